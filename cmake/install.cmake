@@ -1,0 +1,14 @@
+# What is installed: the torch-free library regard::attention (kernel and attention) and, when built, the program.
+include(CMakePackageConfigHelpers)
+install(TARGETS regard_kernel regard_attention EXPORT regard-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY regard/kernel regard/attention DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/regard
+        FILES_MATCHING PATTERN "*.h" PATTERN "*-inl.h" EXCLUDE)
+install(EXPORT regard-targets NAMESPACE regard:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/regard)
+configure_package_config_file(cmake/regard-config.cmake.in ${PROJECT_BINARY_DIR}/regard-config.cmake
+  INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/regard)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/regard-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/regard-config.cmake ${PROJECT_BINARY_DIR}/regard-config-version.cmake
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/regard)
+if(TARGET regard)
+  install(TARGETS regard RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "regard/attention/mask.h"
+#include "regard/kernel/view.h"
+
+// What an attention call means, apart from its data.
+namespace regard::attention {
+
+using kernel::AnyView;
+using kernel::ConstAnyView;
+using kernel::View;
+
+// Order: scale, softcap, bias, mask, softmax (with sinks), times V (docs/semantics.md).
+struct Spec {
+  std::optional<float> scale;  // default 1 / sqrt(Dk)
+  float softcap = 0.0F;        // c > 0: c tanh(logit / c); 0: none
+  Mask mask;
+  // ALiBi (slopes given): distance is |position(i) - j| with this alignment.
+  Align alibi_align = Align::bottom_right;
+
+  bool operator==(const Spec& other) const = default;
+  std::string to_string() const;
+};
+
+// The data of a call. Views are borrowed; strides are free; zero strides broadcast inputs.
+// Query head h reads KV head h / (Hq / Hkv). Dk and Dv are free; Lq, Lk and Dk may be 0.
+struct Operands {
+  ConstAnyView q;                   // [B, Hq, Lq, Dk]
+  ConstAnyView k;                   // [B, Hkv, Lk, Dk]
+  ConstAnyView v;                   // [B, Hkv, Lk, Dv]
+  AnyView out;                      // [B, Hq, Lq, Dv]; f32 or the inputs' type
+  View<float> lse;                  // [B, Hq, Lq, 1]; optional
+  View<const float> bias;           // broadcasts to [B, Hq, Lq, Lk]; added to the logits; optional
+  View<const float> slopes;         // [B or 1, Hq, 1, 1] ALiBi; optional
+  View<const float> sinks;          // [B or 1, Hq, 1, 1]; optional
+  View<const uint8_t> dense_mask;   // broadcasts to [B, Hq, Lq, Lk], nonzero = may attend; with Mask::dense()
+  View<const int64_t> key_lengths;  // [B or 1, 1, 1, 1]; with Mask::key_lengths()
+};
+
+// Throws std::invalid_argument that names the operand, its value and what is allowed.
+void check(const Spec& spec, const Operands& operands);
+
+}  // namespace regard::attention

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace regard::kernel {
+
+// Instruction sets that this build holds kernels for, best first ("AVX3", "AVX2", "NEON", ...).
+std::vector<std::string> compiled_targets();
+
+// Those of them that this machine can run.
+std::vector<std::string> runnable_targets();
+
+// The one in use: the best runnable one, or what REGARD_ISA names (an unknown or unrunnable name throws
+// std::invalid_argument that lists the runnable ones).
+std::string active_target();
+
+// Selects a target for this process (tests, benchmarks); empty: back to the default. Throws like
+// active_target().
+void select_target(const std::string& name);
+
+}  // namespace regard::kernel
