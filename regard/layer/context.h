@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "regard/kernel/parallel.h"
+#include "regard/layer/recorder.h"
+
+namespace regard::layer {
+
+class KvCache;
+
+// What a forward pass carries beside its input, passed down explicitly; no globals.
+struct Context {
+  KvCache* cache = nullptr;  // decoders: earlier keys and values; nullptr: none, the input is the whole text
+  Recorder* recorder = nullptr;  // told of every attention call
+  int64_t position = 0;          // of the input's first token
+  bool training = false;
+  bool row_invariant = false;  // ask for rows whose bits do not depend on batch or length
+  // Called after each layer with (layers done, layers in all): progress, and the place where an interrupt is
+  // noticed (it may throw).
+  void (*progress)(void* self, int64_t done, int64_t all) = nullptr;
+  void* progress_self = nullptr;
+};
+
+}  // namespace regard::layer

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "regard/attention/spec.h"
+
+namespace regard::layer {
+
+// One attention call as a layer made it. q and k carry their positions (RoPE applied) in the published
+// layout.
+struct AttentionCall {
+  int64_t layer = 0;
+  const attention::Spec* spec = nullptr;
+  at::Tensor q;             // [B, Hq, Lq, Dk]
+  at::Tensor k;             // [B, Hkv, Lk, Dk], all keys that the rows may see, the cache's included
+  at::Tensor v;             // [B, Hkv, Lk, Dv]
+  at::Tensor lse;           // [B, Hq, Lq] float32
+  at::Tensor key_lengths;   // [B] int64 or undefined
+  int64_t first_query = 0;  // position of row 0 (> 0 when earlier rows came in an earlier call)
+};
+
+// Told of every attention call while a model runs. Recording never changes a result: a layer does not know
+// what is kept of the call.
+class Recorder {
+ public:
+  virtual ~Recorder() = default;
+  virtual bool wants(int64_t layer) const = 0;
+  virtual void record(const AttentionCall& call) = 0;
+};
+
+}  // namespace regard::layer
