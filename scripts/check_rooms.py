@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""Checks that every room includes only the rooms above it, and that the torch-free library's headers stay plain.
+
+A room is a folder under regard/. The table is that of docs/architecture.md. Exit 1 with one line per breach.
+"""
+import pathlib
+import re
+import sys
+
+# What a room may use besides itself; what these use is theirs to use too.
+USES = {
+    "kernel": [],
+    "attention": ["kernel"],
+    "io": [],
+    "text": ["io"],
+    "autograd": ["attention"],
+    "layer": ["autograd"],
+    "model": ["layer", "io", "text"],
+    "lens": ["model", "text"],
+    "web": ["lens", "model"],
+}
+WITHOUT_TORCH = {"kernel", "attention", "io", "text"}
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
+
+
+def reachable(room):
+    found, todo = {room}, list(USES[room])
+    while todo:
+        next_room = todo.pop()
+        if next_room not in found:
+            found.add(next_room)
+            todo += USES[next_room]
+    return found
+
+
+def breaches(root):
+    for path in sorted(root.glob("regard/*/**/*")):
+        if path.suffix not in (".h", ".cc", ".inc"):
+            continue
+        shown = path.relative_to(root)
+        room = shown.parts[1]
+        if room == "cli":  # the program may use everything
+            continue
+        if room not in USES:
+            yield f"{shown}: the room {room} is not in the table of scripts/check_rooms.py"
+            continue
+        allowed = reachable(room)
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            match = INCLUDE.match(line)
+            if not match:
+                continue
+            header = match[1]
+            first, _, rest = header.partition("/")
+            if first == "regard" and rest.split("/")[0] not in allowed:
+                yield f"{shown}:{number}: {room} may not include {header} (it may use {', '.join(sorted(allowed))})"
+            if room in WITHOUT_TORCH and first in ("torch", "ATen", "c10"):
+                yield f"{shown}:{number}: {room} is free of libtorch but includes {header}"
+            public = path.suffix == ".h" and not path.name.endswith("-inl.h")
+            if room in ("kernel", "attention") and public and first == "hwy":
+                yield f"{shown}:{number}: a public header includes Highway ({header})"
+            if header.startswith("../") or header.startswith("./"):
+                yield f"{shown}:{number}: include by the path from the root, not {header}"
+
+
+def main():
+    found = list(breaches(pathlib.Path(__file__).resolve().parent.parent))
+    for line in found:
+        print(line)
+    print(f"rooms: {len(found)} breaches" if found else "rooms: every include points upwards")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

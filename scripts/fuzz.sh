@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Builds the fuzzers with Clang, replays every corpus (tests/fuzz/corpus/NAME) and then lets each look for
+# something new. What it finds lies in build/fuzz/found/. usage: scripts/fuzz.sh SECONDS [FOLDER for the JUnit report]
+source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+SECONDS_EACH=${1:-30}
+REPORT=${2:-}
+
+compiler=
+for version in -14 "" -19 -18 -17 -16 -15; do
+  if command -v "clang++$version" >/dev/null; then compiler=clang++$version; break; fi
+done
+[ -n "$compiler" ] || die "clang++ is not installed: run 'scripts/setup.sh test'"
+configure fuzz -DCMAKE_CXX_COMPILER="$(command -v "$compiler")"
+build fuzz
+mkdir -p build/fuzz/found build/fuzz/grown
+
+fuzz_one() {  # PROGRAM -> 0 when the corpus and the search found nothing
+  local program=$1 name=${1##*/} corpus log
+  name=${name#fuzz_}
+  corpus=tests/fuzz/corpus/$name
+  log=build/fuzz/$name.log
+  mkdir -p "build/fuzz/grown/$name"
+  { "$program" -runs=0 "$corpus" &&
+    { [ "$SECONDS_EACH" = 0 ] || "$program" -max_total_time="$SECONDS_EACH" -rss_limit_mb=2048 -timeout=10 \
+      -artifact_prefix="build/fuzz/found/$name-" "build/fuzz/grown/$name" "$corpus"; }; } >"$log" 2>&1
+}
+export -f fuzz_one
+export SECONDS_EACH
+
+programs=$(find build/fuzz/bin -name 'fuzz_*' -type f -executable | sort)
+[ -n "$programs" ] || die "the fuzz build holds no fuzzer"
+say "fuzzers: corpus, then $SECONDS_EACH s each"
+status=0 cases=
+while read -r program; do
+  fuzz_one "$program" &
+  while (($(jobs -rp | wc -l) >= JOBS)); do wait -n || true; done
+  pids+=("$!") names+=("${program##*/}")
+done <<<"$programs"
+for i in "${!pids[@]}"; do
+  if wait "${pids[$i]}"; then
+    cases+="<testcase name=\"${names[$i]}\"/>"
+  else
+    status=1
+    cases+="<testcase name=\"${names[$i]}\"><failure message=\"see build/fuzz\"/></testcase>"
+    echo "FAILED: ${names[$i]}" >&2
+    tail -n 20 "build/fuzz/${names[$i]#fuzz_}.log" >&2
+  fi
+done
+[ -z "$REPORT" ] || echo "<testsuite>$cases</testsuite>" >"$REPORT/fuzz.xml"
+exit $status
