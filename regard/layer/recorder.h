@@ -19,6 +19,7 @@ struct AttentionCall {
   at::Tensor lse;           // [B, Hq, Lq] float32
   at::Tensor key_lengths;   // [B] int64 or undefined
   int64_t first_query = 0;  // position of row 0 (> 0 when earlier rows came in an earlier call)
+  at::Tensor x;             // [B, Lq, width] what q, k and v are projected from; undefined: not given
 };
 
 // Told of every attention call while a model runs. Recording never changes a result: a layer does not know
