@@ -13,6 +13,7 @@ done
 configure fuzz -DCMAKE_CXX_COMPILER="$(command -v "$compiler")"
 build fuzz
 mkdir -p build/fuzz/found build/fuzz/grown
+rm -f build/fuzz/bin/*.failed
 
 fuzz_one() {  # PROGRAM -> 0 when the corpus and the search found nothing
   local program=$1 name=${1##*/} corpus log
@@ -30,21 +31,16 @@ export SECONDS_EACH
 programs=$(find build/fuzz/bin -name 'fuzz_*' -type f -executable | sort)
 [ -n "$programs" ] || die "the fuzz build holds no fuzzer"
 say "fuzzers: corpus, then $SECONDS_EACH s each"
+xargs -P "$JOBS" -I{} bash -c 'fuzz_one "$1" || touch "$1.failed"' _ {} <<<"$programs"
 status=0 cases=
-while read -r program; do
-  fuzz_one "$program" &
-  while (($(jobs -rp | wc -l) >= JOBS)); do wait -n || true; done
-  pids+=("$!") names+=("${program##*/}")
-done <<<"$programs"
-for i in "${!pids[@]}"; do
-  if wait "${pids[$i]}"; then
-    cases+="<testcase name=\"${names[$i]}\"/>"
-  else
-    status=1
-    cases+="<testcase name=\"${names[$i]}\"><failure message=\"see build/fuzz\"/></testcase>"
-    echo "FAILED: ${names[$i]}" >&2
-    tail -n 20 "build/fuzz/${names[$i]#fuzz_}.log" >&2
+for program in $programs; do
+  failure=
+  if [ -e "$program.failed" ]; then
+    status=1 failure='<failure message="see build/fuzz"/>'
+    echo "FAILED: ${program##*/}" >&2
+    tail -n 20 "build/fuzz/$(sed 's/^fuzz_//' <<<"${program##*/}").log" >&2
   fi
+  cases+="<testcase name=\"${program##*/}\">$failure</testcase>"
 done
 [ -z "$REPORT" ] || echo "<testsuite>$cases</testsuite>" >"$REPORT/fuzz.xml"
 exit $status
