@@ -9,8 +9,8 @@
 
 namespace regard::io {
 
-// $REGARD_CACHE, else $XDG_CACHE_HOME/regard, else ~/.cache/regard (as scripts/common.sh and cmake/torch.cmake
-// have it). It need not exist. Throws Error where none of the three variables is set.
+// $REGARD_CACHE, else $XDG_CACHE_HOME/regard, else ~/.cache/regard (as scripts/common.sh and
+// cmake/torch.cmake have it). It need not exist. Throws Error where none of the three variables is set.
 std::filesystem::path cache_folder();
 
 // A file of a project in the package index, known beforehand by its hash.
@@ -36,8 +36,8 @@ bool wheel_is_downloaded(const Wheel& wheel);
 std::string shown_index();
 
 // Downloads `url` (http or https) to `path` as fetch_wheel does. Throws Error.
-void download_file(const std::string& url, const std::filesystem::path& path, uint64_t size, std::string_view sha256,
-                   const OnProgress& progress = {});
+void download_file(const std::string& url, const std::filesystem::path& path, uint64_t size,
+                   std::string_view sha256, const OnProgress& progress = {});
 
 // The address of `file` in the page of `project`; relative addresses are resolved. Throws Error.
 std::string find_in_index(const std::string& index, std::string_view project, std::string_view file);
@@ -45,9 +45,10 @@ std::string find_in_index(const std::string& index, std::string_view project, st
 // Lower-case hexadecimal. Throws Error where the file cannot be read.
 std::string sha256_of_file(const std::filesystem::path& path);
 
-// Unpacks the entries of a zip whose names begin with `prefix`, less that prefix's folder, into `folder`, which
-// appears whole or not at all: "a/b/" puts a/b/c/d at FOLDER/c/d, "a/b.txt" puts it at FOLDER/b.txt. An older
-// folder of that name is replaced. Throws Error: no such entry, a damaged zip, an entry that leaves the folder.
+// Unpacks the entries of a zip whose names begin with `prefix`, less that prefix's folder, into `folder`,
+// which appears whole or not at all: "a/b/" puts a/b/c/d at FOLDER/c/d, "a/b.txt" puts it at FOLDER/b.txt. An
+// older folder of that name is replaced. Throws Error: no such entry, a damaged zip, an entry that leaves the
+// folder.
 void unzip(const std::filesystem::path& zip, std::string_view prefix, const std::filesystem::path& folder);
 
 // Held while the cache folder is written; another process waits. Creates the folder. Throws Error.

@@ -1,11 +1,13 @@
 // A tensor as a file holds it: a name, a type, a shape and bytes that belong to someone else.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace regard::io {
@@ -57,8 +59,11 @@ struct Tensor {
   std::string shape_text() const;  // "[384, 1536]"
 };
 
-// Multiplies the sizes; false where one is negative or the product does not fit in int64_t.
+// Multiplies the sizes; false where one is negative or the product of those that are not 0 does not fit in
+// int64_t.
 bool count_elements(std::span<const int64_t> shape, int64_t& count);
+// The bytes that a tensor takes; false also where its last size is no multiple of the type's block.
+bool count_bytes(Type type, std::span<const int64_t> shape, int64_t& bytes);
 
 // Rows [row_begin, row_end) as floats, row after row into `out`, which must hold exactly that many values.
 // Works for every type: block types by ggml's reference formulas bit for bit, f64 and integers rounded to
@@ -68,9 +73,21 @@ void dequantize(const Tensor& tensor, int64_t row_begin, int64_t row_end, std::s
 // The whole tensor as floats.
 std::vector<float> to_floats(const Tensor& tensor);
 
-float half_to_float(uint16_t bits);
+// IEEE half precision. Selects instead of branches, so that loops over it become vector code.
+inline float half_to_float(uint16_t bits) {
+  const uint32_t magnitude = bits & 0x7fffu;
+  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
+  // The exponent's bias is 127 instead of 15; infinity and NaN have the largest exponent in both.
+  const uint32_t bias = magnitude >= 0x7c00u ? 224u << 23 : 112u << 23;
+  const uint32_t normal = (magnitude << 13) + bias;
+  const auto subnormal =
+      std::bit_cast<uint32_t>(static_cast<float>(static_cast<int32_t>(magnitude)) * 0x1p-24f);
+  return std::bit_cast<float>((magnitude < 0x400u ? subnormal : normal) | sign);
+}
+inline float bfloat16_to_float(uint16_t bits) {
+  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+}
 uint16_t float_to_half(float value);  // to nearest, ties to even; NaN stays NaN
-float bfloat16_to_float(uint16_t bits);
 
 template <class T>
 struct TypeOf;
