@@ -1,7 +1,7 @@
 #pragma once
 
+#include <compare>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,12 +19,12 @@ class Mask {
   Mask() = default;  // everything is visible
 
   static Mask causal(Align align);  // j <= position
-  static Mask window(int64_t left, int64_t right,
-                     Align align);  // position - left <= j <= position + right; -1: no bound
-  static Mask key_lengths();        // j < Operands::key_lengths[batch]
-  static Mask dense();              // Operands::dense_mask(batch, head, i, j)
+  // position - left <= j <= position + right; -1: no bound on that side. Throws std::invalid_argument below.
+  static Mask window(int64_t left, int64_t right, Align align);
+  static Mask key_lengths();  // j < Operands::key_lengths[batch]
+  static Mask dense();        // Operands::dense_mask(batch, head, i, j)
 
-  // Visible in both.
+  // Visible in both. The order of the parts does not matter: a & b == b & a, a & a == a.
   friend Mask operator&(const Mask& a, const Mask& b);
 
   bool sees_everything() const { return parts_.empty(); }
@@ -40,12 +40,16 @@ class Mask {
     Align align = Align::top_left;
     int64_t left = -1;
     int64_t right = -1;
-    bool operator==(const Part& other) const = default;
+    auto operator<=>(const Part& other) const = default;
   };
   const std::vector<Part>& parts() const { return parts_; }
 
  private:
-  std::vector<Part> parts_;
+  explicit Mask(const Part& part) : parts_{part} {}
+
+  std::vector<Part> parts_;  // sorted, no two equal
 };
+
+const char* name(Align align);
 
 }  // namespace regard::attention

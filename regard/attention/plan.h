@@ -22,19 +22,22 @@ class Plan {
   size_t workspace_bytes(int workers) const;
 
   // Computes out (and lse, if given). Checks and allocates nothing. The operands must have the planned form,
-  // but their memory may lie elsewhere; workspace is aligned to 64 bytes and holds
-  // workspace_bytes(parallel.workers()).
+  // but their memory may lie elsewhere, strides may differ, and the number of keys may be anything up to the
+  // planned one: a decoder plans once for its longest context and keeps Lk as a run-time argument. Lengths
+  // beyond Lk are cut there. workspace is aligned to 64 bytes and holds workspace_bytes(parallel.workers()).
   void run(const Operands& operands, std::span<std::byte> workspace, kernel::Parallel& parallel) const;
 
   const Spec& spec() const { return spec_; }
-  std::string to_string() const;  // what --verbose shows: kernel, target, tiles, scratch, live tiles, reason
+  const kernel::ForwardTiling& tiling() const { return tiling_; }
+  // What --verbose shows, one fact a line: problem, kernel and instruction set, tiles, scratch, live tiles
+  // (an upper bound where the mask depends on data), reason.
+  std::string to_string() const;
 
  private:
   Spec spec_;
-  float scale_ = 1.0F;
+  Operands form_;  // sizes, strides and types; the data is never read
   kernel::ForwardTiling tiling_;
   std::string reason_;
-  kernel::Forward shape_;
 };
 
 }  // namespace regard::attention

@@ -17,16 +17,20 @@ struct Reference {
   std::vector<double> column_sums;  // [B, Hq, Lk]
 };
 
-// operands.out and operands.lse are not touched.
+// operands.out and operands.lse are not touched. A masked pair is never read, so nothing of it can leak.
+// Throws std::invalid_argument like check().
 Reference reference(const Spec& spec, const Operands& operands);
 
 struct ReferenceGradients {
   std::vector<double> q, k, v;  // shapes of q, k, v
-  std::vector<double> bias;     // full [B, Hq, Lq, Lk]; sum over broadcast axes is left to the caller
-  std::vector<double> sinks;    // [B, Hq]
+  std::vector<double> bias;     // full [B, Hq, Lq, Lk], also without a bias: d / d logit; sums over broadcast
+                             // axes are the caller's
+  std::vector<double> slopes;  // [B, Hq]; empty without slopes
+  std::vector<double> sinks;   // [B, Hq]; empty without sinks
 };
 
-// Gradients of sum(grad_out * out) + sum(grad_lse * lse); grad_lse may be empty.
+// Gradients of sum(grad_out * out) + sum(grad_lse * lse). grad_out: [B, Hq, Lq, Dv]; grad_lse: [B, Hq, Lq] or
+// empty.
 ReferenceGradients reference_backward(const Spec& spec, const Operands& operands,
                                       const std::vector<double>& grad_out,
                                       const std::vector<double>& grad_lse = {});

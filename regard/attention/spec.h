@@ -17,8 +17,8 @@ using kernel::View;
 
 // Order: scale, softcap, bias, mask, softmax (with sinks), times V (docs/semantics.md).
 struct Spec {
-  std::optional<float> scale;  // default 1 / sqrt(Dk)
-  float softcap = 0.0F;        // c > 0: c tanh(logit / c); 0: none
+  std::optional<double> scale;  // default 1 / sqrt(Dk); kernels round it to float32
+  float softcap = 0.0F;         // c > 0: c tanh(logit / c); 0: none
   Mask mask;
   // ALiBi (slopes given): distance is |position(i) - j| with this alignment.
   Align alibi_align = Align::bottom_right;
@@ -33,16 +33,21 @@ struct Operands {
   ConstAnyView q;                   // [B, Hq, Lq, Dk]
   ConstAnyView k;                   // [B, Hkv, Lk, Dk]
   ConstAnyView v;                   // [B, Hkv, Lk, Dv]
-  AnyView out;                      // [B, Hq, Lq, Dv]; f32 or the inputs' type
+  AnyView out;                      // [B, Hq, Lq, Dv]; f32 or the inputs' type; overlaps no input
   View<float> lse;                  // [B, Hq, Lq, 1]; optional
   View<const float> bias;           // broadcasts to [B, Hq, Lq, Lk]; added to the logits; optional
   View<const float> slopes;         // [B or 1, Hq, 1, 1] ALiBi; optional
   View<const float> sinks;          // [B or 1, Hq, 1, 1]; optional
   View<const uint8_t> dense_mask;   // broadcasts to [B, Hq, Lq, Lk], nonzero = may attend; with Mask::dense()
-  View<const int64_t> key_lengths;  // [B or 1, 1, 1, 1]; with Mask::key_lengths()
+  View<const int64_t> key_lengths;  // [B or 1, 1, 1, 1]; in [0, Lk]; with Mask::key_lengths()
 };
 
-// Throws std::invalid_argument that names the operand, its value and what is allowed.
+// Throw std::invalid_argument that names the operand, its value and what is allowed.
+// What attention() needs: inputs and out.
 void check(const Spec& spec, const Operands& operands);
+// What weights(), logits() and reference() need: out and lse are not looked at; v may be absent.
+void check_inputs(const Spec& spec, const Operands& operands);
+// check() without a look at any data: what a Plan needs.
+void check_form(const Spec& spec, const Operands& operands);
 
 }  // namespace regard::attention

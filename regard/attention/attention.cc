@@ -1,0 +1,86 @@
+#include "regard/attention/attention.h"
+
+#include <memory>
+#include <new>
+#include <stdexcept>
+
+#include "regard/attention/lower.h"
+
+namespace regard::attention {
+namespace {
+
+constexpr std::align_val_t kAlignment{64};
+
+struct Release {
+  void operator()(std::byte* bytes) const { ::operator delete(bytes, kAlignment); }
+};
+using Scratch = std::unique_ptr<std::byte, Release>;
+
+void check_range(const char* name, int64_t first, int64_t count, int64_t size) {
+  if (first < 0 || count < 0 || first > size || count > size - first) {
+    throw std::invalid_argument("attention: " + std::string(name) + " [" + std::to_string(first) + ", " +
+                                std::to_string(first) + " + " + std::to_string(count) +
+                                ") were asked for; allowed: within [0, " + std::to_string(size) + ")");
+  }
+}
+
+std::vector<float> tile(const Spec& spec, const Operands& operands, View<const float> lse, int64_t batch,
+                        int64_t head, int64_t row, int64_t rows, int64_t key, int64_t keys, bool as_logits) {
+  check_inputs(spec, operands);
+  const kernel::Extents& q = operands.q.size;
+  check_range("batch entries", batch, 1, q[0]);
+  check_range("heads", head, 1, q[1]);
+  check_range("rows", row, rows, q[2]);
+  check_range("keys", key, keys, operands.k.size[2]);
+  if (!as_logits && (!lse || lse.size != kernel::Extents{q[0], q[1], q[2], 1})) {
+    throw std::invalid_argument("attention: lse is missing or has other sizes than [B, Hq, Lq, 1] = [" +
+                                std::to_string(q[0]) + ", " + std::to_string(q[1]) + ", " +
+                                std::to_string(q[2]) + ", 1]");
+  }
+  std::vector<float> result(rows * keys);
+  if (result.empty()) return result;
+  const BoundMask mask = bind_mask(spec, operands);
+  kernel::weights_tile(lower(spec, operands, mask), lse, batch, head, row, rows, key, keys, result.data(),
+                       as_logits);
+  return result;
+}
+
+}  // namespace
+
+void attention(const Spec& spec, const Operands& operands, kernel::Parallel& parallel) {
+  check(spec, operands);
+  const Plan plan(spec, operands);
+  const size_t bytes = plan.workspace_bytes(parallel.workers());
+  const Scratch scratch(static_cast<std::byte*>(::operator new(bytes, kAlignment)));
+  plan.run(operands, {scratch.get(), bytes}, parallel);
+}
+
+Result attention(ConstAnyView q, ConstAnyView k, ConstAnyView v, const Spec& spec,
+                 kernel::Parallel& parallel) {
+  Operands operands;
+  operands.q = q;
+  operands.k = k;
+  operands.v = v;
+  check_inputs(spec, operands);
+  const kernel::Extents out_size{q.size[0], q.size[1], q.size[2], v.size[3]};
+  const kernel::Extents lse_size{q.size[0], q.size[1], q.size[2], 1};
+  Result result;
+  result.lse.resize(q.size[0] * q.size[1] * q.size[2]);
+  result.out.resize(result.lse.size() * v.size[3]);
+  operands.out = View<float>(result.out.data(), out_size);
+  operands.lse = View<float>(result.lse.data(), lse_size);
+  attention(spec, operands, parallel);
+  return result;
+}
+
+std::vector<float> weights(const Spec& spec, const Operands& operands, View<const float> lse, int64_t batch,
+                           int64_t head, int64_t row, int64_t rows, int64_t key, int64_t keys) {
+  return tile(spec, operands, lse, batch, head, row, rows, key, keys, false);
+}
+
+std::vector<float> logits(const Spec& spec, const Operands& operands, int64_t batch, int64_t head,
+                          int64_t row, int64_t rows, int64_t key, int64_t keys) {
+  return tile(spec, operands, {}, batch, head, row, rows, key, keys, true);
+}
+
+}  // namespace regard::attention

@@ -1,0 +1,195 @@
+#include <cmath>
+#include <limits>
+#include <sstream>
+#include <stdexcept>
+
+#include "regard/attention/spec.h"
+
+namespace regard::attention {
+namespace {
+
+using kernel::Extents;
+
+std::string text(const Extents& size) {
+  std::ostringstream out;
+  out << '[' << size[0] << ", " << size[1] << ", " << size[2] << ", " << size[3] << ']';
+  return out.str();
+}
+
+template <class... Parts>
+[[noreturn]] void fail(const Parts&... parts) {
+  std::ostringstream out;
+  out << "attention: ";
+  (out << ... << parts);
+  throw std::invalid_argument(out.str());
+}
+
+bool is_empty(const Extents& size) {
+  return size[0] == 0 || size[1] == 0 || size[2] == 0 || size[3] == 0;
+}
+
+template <class V>
+bool is_given(const V& view) {
+  return view.data != nullptr || view.size != Extents{};
+}
+
+// Sizes at least 0, every element's offset within int64 bytes, data where there are elements.
+template <class V>
+void check_view(const char* name, const V& view) {
+  for (const int64_t size : view.size) {
+    if (size < 0) fail(name, " has sizes ", text(view.size), "; allowed: 0 or more");
+  }
+  if (is_empty(view.size)) return;
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 8;
+  int64_t count = 1;
+  int64_t reach = 0;
+  for (int axis = 0; axis < 4; ++axis) {
+    int64_t step = 0;
+    // -(2^63) has no positive twin: refuse it with the rest.
+    if (__builtin_mul_overflow(count, view.size[axis], &count) || count > kMost ||
+        view.stride[axis] == std::numeric_limits<int64_t>::min() ||
+        __builtin_mul_overflow(view.size[axis] - 1, std::abs(view.stride[axis]), &step) ||
+        __builtin_add_overflow(reach, step, &reach) || reach > kMost) {
+      fail(name, " has sizes ", text(view.size), " and strides ", text(view.stride),
+           "; allowed: offsets below 2^60 elements");
+    }
+  }
+  if (view.data == nullptr) fail(name, " has sizes ", text(view.size), " but no data; allowed: a pointer");
+}
+
+template <class V>
+void check_output(const char* name, const V& view) {
+  for (int axis = 0; axis < 4; ++axis) {
+    if (view.size[axis] > 1 && view.stride[axis] == 0) {
+      fail(name, " has sizes ", text(view.size), " and strides ", text(view.stride),
+           "; allowed: a place of its own for each element (no stride 0)");
+    }
+  }
+}
+
+template <class V>
+void check_size(const char* name, const V& view, const Extents& size, const char* axes) {
+  if (view.size != size) {
+    fail(name, " has sizes ", text(view.size), "; allowed: ", axes, " = ", text(size));
+  }
+}
+
+template <class V>
+void check_broadcast(const char* name, const V& view, const Extents& size, const char* axes) {
+  check_view(name, view);
+  for (int axis = 0; axis < 4; ++axis) {
+    if (view.size[axis] != size[axis] && view.size[axis] != 1) {
+      fail(name, " has sizes ", text(view.size), "; allowed: each of ", axes, " = ", text(size), ", or 1");
+    }
+  }
+}
+
+void check_spec(const Spec& spec) {
+  if (spec.scale && !std::isfinite(*spec.scale)) fail("scale is ", *spec.scale, "; allowed: a finite number");
+  if (!std::isfinite(spec.softcap) || spec.softcap < 0) {
+    fail("softcap is ", spec.softcap, "; allowed: a finite number above 0, or 0 for none");
+  }
+}
+
+void check_qkv(const Operands& operands) {
+  const ConstAnyView& q = operands.q;
+  const ConstAnyView& k = operands.k;
+  const ConstAnyView& v = operands.v;
+  check_view("q", q);
+  check_view("k", k);
+  if (k.dtype != q.dtype) {
+    fail("k is of type ", kernel::name(k.dtype), "; allowed: the type of q, ", kernel::name(q.dtype));
+  }
+  if (q.size[1] == 0 || k.size[1] == 0 || q.size[1] % k.size[1] != 0) {
+    fail("k has ", k.size[1], " heads; allowed: a divisor of the ", q.size[1],
+         " heads of q, both at least 1");
+  }
+  check_size("k", k, {q.size[0], k.size[1], k.size[2], q.size[3]}, "[B, Hkv, Lk, Dk]");
+  if (!is_given(v)) return;
+  check_view("v", v);
+  if (v.dtype != q.dtype) {
+    fail("v is of type ", kernel::name(v.dtype), "; allowed: the type of q, ", kernel::name(q.dtype));
+  }
+  check_size("v", v, {k.size[0], k.size[1], k.size[2], v.size[3]}, "[B, Hkv, Lk, Dv]");
+}
+
+void check_options(const Spec& spec, const Operands& operands) {
+  const Extents& q = operands.q.size;
+  const Extents square{q[0], q[1], q[2], operands.k.size[2]};
+  const Extents heads{q[0], q[1], 1, 1};
+  if (is_given(operands.bias)) check_broadcast("bias", operands.bias, square, "[B, Hq, Lq, Lk]");
+  if (is_given(operands.slopes)) {
+    check_broadcast("slopes", operands.slopes, heads, "[B, Hq, 1, 1]");
+    if (operands.slopes.size[1] != q[1]) check_size("slopes", operands.slopes, heads, "[B or 1, Hq, 1, 1]");
+  }
+  if (is_given(operands.sinks)) {
+    check_broadcast("sinks", operands.sinks, heads, "[B, Hq, 1, 1]");
+    if (operands.sinks.size[1] != q[1]) check_size("sinks", operands.sinks, heads, "[B or 1, Hq, 1, 1]");
+  }
+  if (is_given(operands.dense_mask)) {
+    if (!spec.mask.uses_dense()) {
+      fail("dense_mask is given but the mask is ", spec.mask.to_string(), "; allowed: with Mask::dense()");
+    }
+    check_broadcast("dense_mask", operands.dense_mask, square, "[B, Hq, Lq, Lk]");
+  } else if (spec.mask.uses_dense() && !is_empty(square)) {
+    fail("dense_mask is missing but the mask is ", spec.mask.to_string(), "; allowed: a broadcast of ",
+         "[B, Hq, Lq, Lk] = ", text(square));
+  }
+  if (is_given(operands.key_lengths)) {
+    if (!spec.mask.uses_key_lengths()) {
+      fail("key_lengths is given but the mask is ", spec.mask.to_string(),
+           "; allowed: with Mask::key_lengths()");
+    }
+    check_broadcast("key_lengths", operands.key_lengths, {q[0], 1, 1, 1}, "[B, 1, 1, 1]");
+  } else if (spec.mask.uses_key_lengths() && q[0] > 0) {
+    fail("key_lengths is missing but the mask is ", spec.mask.to_string(), "; allowed: [B or 1, 1, 1, 1]");
+  }
+}
+
+void check_lengths(const Operands& operands) {
+  const auto& lengths = operands.key_lengths;
+  if (!is_given(lengths) || is_empty(lengths.size)) return;
+  for (int64_t b = 0; b < lengths.size[0]; ++b) {
+    const int64_t length = lengths.data[b * lengths.stride[0]];
+    if (length < 0 || length > operands.k.size[2]) {
+      fail("key_lengths[", b, "] is ", length, "; allowed: 0 to Lk = ", operands.k.size[2]);
+    }
+  }
+}
+
+}  // namespace
+
+void check_form(const Spec& spec, const Operands& operands) {
+  check_spec(spec);
+  check_qkv(operands);
+  const Extents& q = operands.q.size;
+  if (!is_given(operands.v)) fail("v is missing; allowed: [B, Hkv, Lk, Dv]");
+  check_options(spec, operands);
+  const AnyView& out = operands.out;
+  check_view("out", out);
+  check_size("out", out, {q[0], q[1], q[2], operands.v.size[3]}, "[B, Hq, Lq, Dv]");
+  check_output("out", out);
+  if (out.dtype != kernel::DType::f32 && out.dtype != operands.q.dtype) {
+    fail("out is of type ", kernel::name(out.dtype), "; allowed: f32 or the type of q, ",
+         kernel::name(operands.q.dtype));
+  }
+  if (is_given(operands.lse)) {
+    check_view("lse", operands.lse);
+    check_size("lse", operands.lse, {q[0], q[1], q[2], 1}, "[B, Hq, Lq, 1]");
+    check_output("lse", operands.lse);
+  }
+}
+
+void check(const Spec& spec, const Operands& operands) {
+  check_form(spec, operands);
+  check_lengths(operands);
+}
+
+void check_inputs(const Spec& spec, const Operands& operands) {
+  check_spec(spec);
+  check_qkv(operands);
+  check_options(spec, operands);
+  check_lengths(operands);
+}
+
+}  // namespace regard::attention

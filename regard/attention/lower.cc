@@ -1,0 +1,36 @@
+#include "regard/attention/lower.h"
+
+#include <cmath>
+
+namespace regard::attention {
+
+double effective_scale(const Spec& spec, const Operands& operands) {
+  if (spec.scale) return *spec.scale;
+  const int64_t size = operands.q.size[3];
+  return size == 0 ? 1.0 : 1.0 / std::sqrt(static_cast<double>(size));
+}
+
+BoundMask bind_mask(const Spec& spec, const Operands& operands) {
+  return {spec.mask, operands.q.size[2], operands.k.size[2], operands.dense_mask, operands.key_lengths};
+}
+
+kernel::Forward lower(const Spec& spec, const Operands& operands, const BoundMask& mask) {
+  const kernel::Extents& q = operands.q.size;
+  const int64_t keys = operands.k.size[2];
+  kernel::Forward problem;
+  problem.q = operands.q;
+  problem.k = operands.k;
+  problem.v = operands.v;
+  problem.out = operands.out;
+  problem.lse = operands.lse;
+  problem.scale = static_cast<float>(effective_scale(spec, operands));
+  problem.softcap = spec.softcap;
+  if (operands.bias) problem.bias = broadcast(operands.bias, {q[0], q[1], q[2], keys});
+  if (operands.slopes) problem.slopes = broadcast(operands.slopes, {q[0], q[1], 1, 1});
+  if (operands.sinks) problem.sinks = broadcast(operands.sinks, {q[0], q[1], 1, 1});
+  problem.alibi_offset = spec.alibi_align == Align::bottom_right ? keys - q[2] : 0;
+  problem.mask = mask.tile_mask();
+  return problem;
+}
+
+}  // namespace regard::attention

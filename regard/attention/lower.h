@@ -1,0 +1,29 @@
+#pragma once
+
+#include "regard/attention/bound_mask.h"
+#include "regard/attention/spec.h"
+#include "regard/kernel/forward.h"
+
+// From what a call means to what kernels take. For the room's own use.
+namespace regard::attention {
+
+// 1 / sqrt(Dk) unless the spec names a scale.
+double effective_scale(const Spec& spec, const Operands& operands);
+
+// The mask of a call, with its data.
+BoundMask bind_mask(const Spec& spec, const Operands& operands);
+
+// The kernel's problem. It borrows the mask.
+kernel::Forward lower(const Spec& spec, const Operands& operands, const BoundMask& mask);
+
+// An axis of size 1 repeats along `size`: the same elements, with stride 0 there.
+template <class T>
+View<T> broadcast(View<T> view, const kernel::Extents& size) {
+  for (int axis = 0; axis < 4; ++axis) {
+    if (view.size[axis] == 1 && size[axis] != 1) view.stride[axis] = 0;
+    view.size[axis] = size[axis];
+  }
+  return view;
+}
+
+}  // namespace regard::attention

@@ -1,0 +1,90 @@
+#include "regard/attention/plan.h"
+
+#include <sstream>
+
+#include "regard/attention/lower.h"
+#include "regard/kernel/targets.h"
+
+namespace regard::attention {
+namespace {
+
+using Kind = kernel::ForwardTiling::Kind;
+
+// The mask without its data: what a plan may know.
+BoundMask bind_form(const Spec& spec, const Operands& form) {
+  return {spec.mask, form.q.size[2], form.k.size[2]};
+}
+
+std::string explain(const kernel::ForwardTiling& tiling, const Operands& form) {
+  std::ostringstream text;
+  const int64_t rows = form.q.size[2];
+  const int64_t group = form.q.size[1] / form.k.size[1];
+  if (tiling.kind == Kind::decode) {
+    text << rows << (rows == 1 ? " query row is" : " query rows are")
+         << " too few to share packed keys: keys are read once, split over tasks";
+    if (group > 1) text << ", for the " << group << " query heads of a key/value head together";
+  } else {
+    text << rows << (rows == 1 ? " query row shares" : " query rows share")
+         << " packed keys in register tiles";
+  }
+  return text.str();
+}
+
+void print_size(std::ostream& text, const char* name, const kernel::Extents& size, kernel::DType dtype) {
+  text << name << " [" << size[0] << ", " << size[1] << ", " << size[2] << ", " << size[3] << "] "
+       << kernel::name(dtype);
+}
+
+}  // namespace
+
+Plan::Plan(const Spec& spec, const Operands& operands) : spec_(spec), form_(operands) {
+  check_form(spec, operands);
+  const BoundMask mask = bind_form(spec_, form_);
+  tiling_ = kernel::choose_forward_tiling(lower(spec_, form_, mask));
+  reason_ = explain(tiling_, form_);
+}
+
+size_t Plan::workspace_bytes(int workers) const {
+  const BoundMask mask = bind_form(spec_, form_);
+  return kernel::forward_workspace(lower(spec_, form_, mask), tiling_, workers);
+}
+
+void Plan::run(const Operands& operands, std::span<std::byte> workspace, kernel::Parallel& parallel) const {
+  const kernel::Extents& q = operands.q.size;
+  if (q[0] * q[1] * q[2] == 0) return;  // no rows: nothing to fill
+  const BoundMask mask = bind_mask(spec_, operands);
+  kernel::forward(lower(spec_, operands, mask), tiling_, workspace, parallel);
+}
+
+std::string Plan::to_string() const {
+  constexpr int64_t kColumns = 64;
+  std::ostringstream text;
+  text << "attention: ";
+  print_size(text, "q", form_.q.size, form_.q.dtype);
+  print_size(text, ", k", form_.k.size, form_.k.dtype);
+  print_size(text, ", v", form_.v.size, form_.v.dtype);
+  text << "\n  spec: " << spec_.to_string();
+  if (form_.bias) text << ", bias";
+  if (form_.slopes) text << ", ALiBi slopes (" << name(spec_.alibi_align) << ")";
+  if (form_.sinks) text << ", sinks";
+  text << "\n  kernel: " << (tiling_.kind == Kind::decode ? "decode" : "prefill") << " on "
+       << kernel::active_target() << ", ";
+  if (tiling_.kind == Kind::decode) {
+    text << tiling_.split_keys << " keys a task, parts merged in the order of the keys";
+  } else {
+    text << tiling_.query_rows << " query rows a tile, blocks of " << tiling_.key_block
+         << " keys in their order";
+  }
+  text << "\n  scratch: " << workspace_bytes(1) << " bytes with one worker, " << workspace_bytes(2)
+       << " with two";
+  const BoundMask mask = bind_form(spec_, form_);
+  const TileCount tiles = count_tiles(mask, 0, 0, tiling_.query_rows, kColumns);
+  const bool depends = spec_.mask.uses_dense() || spec_.mask.uses_key_lengths();
+  text << "\n  live tiles: " << (depends ? "at most " : "") << tiles.live << " of " << tiles.all << " ("
+       << tiles.full << " without a masked pair) a head, of " << tiling_.query_rows << " rows by " << kColumns
+       << " keys";
+  text << "\n  reason: " << reason_ << '\n';
+  return text.str();
+}
+
+}  // namespace regard::attention
