@@ -1,0 +1,136 @@
+#include <iomanip>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "regard/cli/interrupt.h"
+#include "regard/cli/progress.h"
+#include "regard/cli/text_input.h"
+#include "regard/cli/verbs.h"
+#include "regard/model/generate.h"
+#include "regard/model/model.h"
+#include "regard/text/stream_decoder.h"
+
+// run: a language model continues a prompt, or answers.
+namespace regard::cli {
+namespace {
+
+struct Run {
+  TextInput input;
+  std::string model = "smollm2";
+  std::string system;
+  bool chat = false;
+  bool ignore_end = false;
+  bool json = false;
+  int64_t max_tokens = 256;
+  model::Sampling sampling;
+};
+
+text::Encoding encode_prompt(const model::Loaded& loaded, const Run& options) {
+  const std::string prompt = options.input.text();
+  if (!options.chat) {
+    if (!options.system.empty()) throw std::invalid_argument("--system goes with --chat");
+    return loaded.tokenizer->encode(prompt);
+  }
+  std::vector<text::Message> messages;
+  if (!options.system.empty()) messages.push_back({"system", options.system});
+  messages.push_back({"user", prompt});
+  return loaded.tokenizer->encode(loaded.tokenizer->apply_chat_template(messages),
+                                  {.add_special = false, .parse_special = true});
+}
+
+double rate(int64_t tokens, double seconds) {
+  return seconds > 0 ? static_cast<double>(tokens) / seconds : 0.0;
+}
+
+void run(const Run& options) {
+  const model::Loaded loaded = model::load(options.model);
+  const text::Encoding prompt = encode_prompt(loaded, options);
+  catch_interrupts();
+
+  model::GenerateOptions generate;
+  generate.max_tokens = options.max_tokens;
+  generate.sampling = options.sampling;
+  if (!options.ignore_end && loaded.tokenizer->special_ids().eos) {
+    generate.stop_ids.push_back(*loaded.tokenizer->special_ids().eos);
+  }
+  text::StreamDecoder decoder(*loaded.tokenizer);
+  std::string text;
+  const auto emit = [&](const std::string& piece) {
+    text += piece;
+    if (!options.json) std::cout << piece << std::flush;
+  };
+  auto progress = std::make_unique<Progress>("reading", "tokens");
+  generate.on_prompt = [&](int64_t done, int64_t all) {
+    stop_if_interrupted();
+    progress->update(done, all);
+  };
+  generate.on_token = [&](int64_t id) {
+    progress.reset();
+    emit(decoder.push(id));
+    return !interrupted() && std::cout.good();
+  };
+  const model::Generation made = model::generate(*loaded.model, prompt.ids, generate);
+  emit(decoder.finish());
+
+  const auto tokens = static_cast<int64_t>(made.ids.size());
+  const double prompt_rate = rate(made.prompt_tokens, made.prompt_seconds);
+  const double decode_rate = rate(tokens - 1, made.decode_seconds);
+  if (options.json) {
+    std::cout << nlohmann::json{{"text", text},
+                                {"ids", made.ids},
+                                {"prompt_tokens", made.prompt_tokens},
+                                {"tokens", tokens},
+                                {"stopped", made.stopped},
+                                {"prompt_tokens_per_second", prompt_rate},
+                                {"decode_tokens_per_second", decode_rate}}
+                     .dump()
+              << '\n';
+  } else {
+    std::cout << '\n';
+  }
+  std::cout.flush();
+  std::cerr << std::fixed << std::setprecision(1) << made.prompt_tokens << " prompt tokens at " << prompt_rate
+            << " tokens/s; " << tokens << " tokens at " << decode_rate << " tokens/s ("
+            << (interrupted()  ? "interrupted"
+                : made.stopped ? "the model ended the text"
+                               : "ended by the length")
+            << ")\n";
+}
+
+}  // namespace
+
+void add_run(CLI::App& app) {
+  auto options = std::make_shared<Run>();
+  CLI::App* verb = app.add_subcommand("run", "Let a language model continue a prompt, or answer it");
+  options->input.add_to(*verb, "Prompt");
+  verb->add_option("--model", options->model,
+                   "Model: a name of 'regard models', a folder, a GGUF file or ORG/NAME")
+      ->capture_default_str();
+  verb->add_flag("--chat", options->chat,
+                 "The prompt is a message to a chat model (uses the model's template)");
+  verb->add_option("--system", options->system, "With --chat: the system message");
+  verb->add_option("-n,--max-tokens", options->max_tokens, "Stop after so many new tokens")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  verb->add_option("--temperature", options->sampling.temperature, "0: always the most likely token")
+      ->check(CLI::Range(0.0, 100.0))
+      ->capture_default_str();
+  verb->add_option("--top-k", options->sampling.top_k, "Sample among the k most likely tokens (0: all)")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  verb->add_option("--top-p", options->sampling.top_p,
+                   "Sample among the likeliest tokens that hold this probability")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  verb->add_option("--seed", options->sampling.seed, "Seed of the sampling")->capture_default_str();
+  verb->add_flag("--ignore-end", options->ignore_end, "Go on when the model ends the text");
+  verb->add_flag("--json", options->json, "One JSON object: text, ids, speeds");
+  verb->footer("Example: regard run --chat 'Why is the sky blue?'");
+  verb->callback([options] { run(*options); });
+}
+
+}  // namespace regard::cli
