@@ -48,8 +48,9 @@ fetch_wheel() {  # PROJECT SIZE SHA256 FILE
         return 0
       fi
       rm -f "$path.part"
-    elif [ -f "$path.part" ] && [ "$(stat -c %s "$path.part")" -ge "$size" ]; then
-      rm -f "$path.part"  # complete but wrong: nothing left to resume
+    else
+      # 33: the server cannot resume. As long as the whole and yet refused: nothing left to resume.
+      if [ $? = 33 ] || { [ -f "$path.part" ] && [ "$(stat -c %s "$path.part")" -ge "$size" ]; }; then rm -f "$path.part"; fi
     fi
     [ $attempt = 1 ] && say "that did not work, one more try"
   done

@@ -45,12 +45,6 @@ std::string find_in_index(const std::string& index, std::string_view project, st
 // Lower-case hexadecimal. Throws Error where the file cannot be read.
 std::string sha256_of_file(const std::filesystem::path& path);
 
-// Unpacks the entries of a zip whose names begin with `prefix`, less that prefix's folder, into `folder`,
-// which appears whole or not at all: "a/b/" puts a/b/c/d at FOLDER/c/d, "a/b.txt" puts it at FOLDER/b.txt. An
-// older folder of that name is replaced. Throws Error: no such entry, a damaged zip, an entry that leaves the
-// folder.
-void unzip(const std::filesystem::path& zip, std::string_view prefix, const std::filesystem::path& folder);
-
 // Held while the cache folder is written; another process waits. Creates the folder. Throws Error.
 class CacheLock {
  public:
