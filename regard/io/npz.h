@@ -1,7 +1,9 @@
 // NumPy's NPY and NPZ files, written so that numpy.load reads them, and read back.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -23,9 +25,9 @@ void write_npy(const std::filesystem::path& path, const Tensor& array);
 void write_npz(const std::filesystem::path& path, std::span<const Tensor> arrays,
                Compression compression = Compression::deflate);
 
-// Move-only; arrays are in C order and may also be a single NPY file (its name is then ""). Members of other
-// types (strings, objects, big-endian, unsigned 16 to 64 bits, complex) and Fortran order are refused by
-// name.
+// Move-only. Arrays come in C order (one saved in Fortran order is turned). A single NPY file is one array
+// named "". Members that are not arrays of a type above (strings, objects, big-endian, unsigned 16 to 64
+// bits, complex) are left out and skipped() says why.
 class Npz {
  public:
   // Throws Error: neither NPZ nor NPY, damaged, or larger than `limit` bytes when inflated.
@@ -39,15 +41,20 @@ class Npz {
   const std::string& source() const { return source_; }
   const std::vector<Tensor>& tensors() const { return tensors_; }
   const Tensor* find(std::string_view name) const;     // null where absent
-  const Tensor& require(std::string_view name) const;  // throws Error, naming the arrays that are there
+  const Tensor& require(std::string_view name) const;  // throws Error: why, and which arrays are there
+  const std::map<std::string, std::string, std::less<>>& skipped() const {
+    return skipped_;
+  }  // name -> reason
 
  private:
   Npz() = default;
+  void add(std::string name, std::span<const std::byte> npy);
 
   std::unique_ptr<MappedFile> file_;
   std::string source_;
-  std::vector<std::vector<std::byte>> inflated_;
+  std::vector<std::vector<std::byte>> owned_;  // what was inflated or turned
   std::vector<Tensor> tensors_;
+  std::map<std::string, std::string, std::less<>> skipped_;
 };
 
 }  // namespace regard::io
