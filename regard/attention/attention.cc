@@ -32,12 +32,8 @@ std::vector<float> tile(const Spec& spec, const Operands& operands, View<const f
   check_range("heads", head, 1, q[1]);
   check_range("rows", row, rows, q[2]);
   check_range("keys", key, keys, operands.k.size[2]);
-  if (!as_logits && (!lse || lse.size != kernel::Extents{q[0], q[1], q[2], 1})) {
-    throw std::invalid_argument("attention: lse is missing or has other sizes than [B, Hq, Lq, 1] = [" +
-                                std::to_string(q[0]) + ", " + std::to_string(q[1]) + ", " +
-                                std::to_string(q[2]) + ", 1]");
-  }
-  std::vector<float> result(rows * keys);
+  if (!as_logits) check_lse(operands, lse);
+  std::vector<float> result(element_count("the tile", {1, 1, rows, keys}));
   if (result.empty()) return result;
   const BoundMask mask = bind_mask(spec, operands);
   kernel::weights_tile(lower(spec, operands, mask), lse, batch, head, row, rows, key, keys, result.data(),
@@ -65,8 +61,8 @@ Result attention(ConstAnyView q, ConstAnyView k, ConstAnyView v, const Spec& spe
   const kernel::Extents out_size{q.size[0], q.size[1], q.size[2], v.size[3]};
   const kernel::Extents lse_size{q.size[0], q.size[1], q.size[2], 1};
   Result result;
-  result.lse.resize(q.size[0] * q.size[1] * q.size[2]);
-  result.out.resize(result.lse.size() * v.size[3]);
+  result.lse.resize(element_count("lse", lse_size));
+  result.out.resize(element_count("out", out_size));
   operands.out = View<float>(result.out.data(), out_size);
   operands.lse = View<float>(result.lse.data(), lse_size);
   attention(spec, operands, parallel);

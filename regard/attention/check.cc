@@ -3,6 +3,7 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "regard/attention/lower.h"
 #include "regard/attention/spec.h"
 
 namespace regard::attention {
@@ -174,8 +175,7 @@ void check_form(const Spec& spec, const Operands& operands) {
          kernel::name(operands.q.dtype));
   }
   if (is_given(operands.lse)) {
-    check_view("lse", operands.lse);
-    check_size("lse", operands.lse, {q[0], q[1], q[2], 1}, "[B, Hq, Lq, 1]");
+    check_lse(operands, operands.lse);
     check_output("lse", operands.lse);
   }
 }
@@ -190,6 +190,22 @@ void check_inputs(const Spec& spec, const Operands& operands) {
   check_qkv(operands);
   check_options(spec, operands);
   check_lengths(operands);
+}
+
+void check_lse(const Operands& operands, View<const float> lse) {
+  const Extents& q = operands.q.size;
+  check_view("lse", lse);
+  check_size("lse", lse, {q[0], q[1], q[2], 1}, "[B, Hq, Lq, 1]");
+}
+
+int64_t element_count(const char* what, const Extents& size) {
+  int64_t count = 1;
+  for (const int64_t extent : size) {
+    if (__builtin_mul_overflow(count, extent, &count) || count >= int64_t{1} << 60) {
+      fail(what, " would have sizes ", text(size), "; allowed: below 2^60 elements");
+    }
+  }
+  return count;
 }
 
 }  // namespace regard::attention

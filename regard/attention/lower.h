@@ -16,6 +16,12 @@ BoundMask bind_mask(const Spec& spec, const Operands& operands);
 // The kernel's problem. It borrows the mask.
 kernel::Forward lower(const Spec& spec, const Operands& operands, const BoundMask& mask);
 
+// Throws std::invalid_argument unless lse is [B, Hq, Lq, 1] with data where there are rows.
+void check_lse(const Operands& operands, View<const float> lse);
+
+// Product of the sizes; throws std::invalid_argument where it is 2^60 or more. `what` names the array.
+int64_t element_count(const char* what, const kernel::Extents& size);
+
 // An axis of size 1 repeats along `size`: the same elements, with stride 0 there.
 template <class T>
 View<T> broadcast(View<T> view, const kernel::Extents& size) {

@@ -31,7 +31,8 @@ Reference reference(const Spec& spec, const Operands& operands) {
       kernel::Extents{definition.batch, definition.heads, definition.queries, definition.keys};
   const int64_t Dv = operands.v.size[3];
   Reference result;
-  result.out.assign(B * H * Lq * Dv, 0.0);
+  element_count("weights", {B, H, Lq, Lk});
+  result.out.assign(element_count("out", {B, H, Lq, Dv}), 0.0);
   result.lse.assign(B * H * Lq, kNothing);
   result.logits.assign(B * H * Lq * Lk, kNothing);
   result.weights.assign(B * H * Lq * Lk, 0.0);

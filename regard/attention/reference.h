@@ -24,9 +24,9 @@ Reference reference(const Spec& spec, const Operands& operands);
 struct ReferenceGradients {
   std::vector<double> q, k, v;  // shapes of q, k, v
   std::vector<double> bias;     // full [B, Hq, Lq, Lk], also without a bias: d / d logit; sums over broadcast
-                             // axes are the caller's
-  std::vector<double> slopes;  // [B, Hq]; empty without slopes
-  std::vector<double> sinks;   // [B, Hq]; empty without sinks
+                                // axes are the caller's
+  std::vector<double> slopes;   // [B, Hq]; empty without slopes
+  std::vector<double> sinks;    // [B, Hq]; empty without sinks
 };
 
 // Gradients of sum(grad_out * out) + sum(grad_lse * lse). grad_out: [B, Hq, Lq, Dv]; grad_lse: [B, Hq, Lq] or
