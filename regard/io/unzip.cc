@@ -63,9 +63,10 @@ void unpack_entry(const fs::path& zip, zip_t* archive, zip_uint64_t index, const
 // A folder beside its final name, removed unless it was renamed.
 struct TemporaryFolder {
   fs::path path;
-  explicit TemporaryFolder(const fs::path& final_path)
-      : path(final_path.parent_path() /
-             ("." + final_path.filename().string() + "." + std::to_string(::getpid()))) {
+  explicit TemporaryFolder(const fs::path& final_path) : path(final_path.parent_path() / ".") {
+    path += final_path.filename();
+    path += ".";
+    path += std::to_string(::getpid());
     std::error_code error;
     fs::remove_all(path, error);
     fs::create_directories(path, error);

@@ -33,8 +33,8 @@ const std::vector<KnownModel>& known_models();
 // Throws std::invalid_argument that lists the names and the nearest one.
 const KnownModel& known_model(std::string_view name);
 
-// Downloads (or takes from the downloads folder), checks and unpacks; does nothing when it is installed. Returns
-// whether it did something. Throws io::Error.
+// Downloads (or takes from the downloads folder), checks and unpacks; does nothing when it is installed.
+// Returns whether it did something. Throws io::Error.
 bool install(const KnownModel& model, const io::OnProgress& progress = {});
 
 enum class ModelFormat : uint8_t { folder, gguf, e5 };
@@ -44,10 +44,10 @@ struct ModelLocation {
   std::filesystem::path path;
 };
 
-// A name of ours, a folder (Hugging Face layout), a GGUF file, an e5 .bin file, or ORG/NAME in the local Hugging
-// Face cache. Never the network. A name of ours means ours even if a folder here is called so (write ./NAME for
-// that). Throws io::Error with the command that installs it for a model of ours that is not there, and for a
-// path that is no model; std::invalid_argument for a name that nothing answers to.
+// A name of ours, a folder (Hugging Face layout), a GGUF file, an e5 .bin file, or ORG/NAME in the local
+// Hugging Face cache. Never the network. A name of ours means ours even if a folder here is called so (write
+// ./NAME for that). Throws io::Error with the command that installs it for a model of ours that is not there,
+// and for a path that is no model; std::invalid_argument for a name that nothing answers to.
 ModelLocation find_model(const std::string& name_or_path);
 
 }  // namespace regard::model
