@@ -93,11 +93,15 @@ struct Mixture {
 struct Focus {
   int64_t unit = -1;
   bool chosen_by_user = false;
+  int64_t on_unit = -1;             // heads are ranked by their weight on this unit; -1: on any other word
   std::string reason;               // why this word, a sentence
   std::vector<float> mean_weights;  // [units], mean over all heads of the kept layers
   Mixture mean_mixture;
   std::vector<FocusHead> heads;  // by falling top_weight, the best few
   Mixture best_mixture;          // of heads[0]
+  // Attention rollout: the mean map of each layer, half of it replaced by the residual path, multiplied over
+  // all layers. Empty where the text is too long for it or not all layers were kept.
+  std::vector<float> rollout;  // [units]
   // Who looks at the chosen word: mean over all heads of the weight that each unit gives to it, and the
   // strongest (head, unit) pairs.
   std::vector<float> received_mean;  // [units]
