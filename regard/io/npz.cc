@@ -9,7 +9,8 @@
 #include "regard/io/atomic_file.h"
 #include "regard/io/error.h"
 #include "regard/io/npy.h"
-#include "regard/io/zip.h"
+#include "regard/io/zip_reader.h"
+#include "regard/io/zip_writer.h"
 
 namespace regard::io {
 namespace {
@@ -65,7 +66,7 @@ Npz Npz::parse(std::span<const std::byte> bytes, std::string source, uint64_t li
   if (bytes.size() < 2 || std::memcmp(bytes.data(), "PK", 2) != 0) {
     fail(result.source_, "neither an NPZ nor an NPY file");
   }
-  for (const ZipMember& member : list_zip(bytes, result.source_, limit)) {
+  for (ZipMember& member : read_zip(bytes, result.source_, limit)) {
     if (!member.name.ends_with(kEnding)) {
       result.skipped_.emplace(member.name, "it is no array (its name does not end in .npy)");
       continue;
@@ -74,13 +75,8 @@ Npz Npz::parse(std::span<const std::byte> bytes, std::string source, uint64_t li
     if (result.find(name) != nullptr || result.skipped_.contains(name)) {
       fail(result.source_, "array " + io::quoted(name) + " is given twice");
     }
-    if (member.deflated) {
-      result.owned_.push_back(inflate_member(member, result.source_));
-      result.add(name, result.owned_.back());
-    } else {
-      check_crc(member.bytes, member, result.source_);
-      result.add(name, member.bytes);
-    }
+    result.owned_.push_back(std::move(member.contents));
+    result.add(name, result.owned_.back());
   }
   return result;
 }

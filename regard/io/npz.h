@@ -30,7 +30,8 @@ void write_npz(const std::filesystem::path& path, std::span<const Tensor> arrays
 // bits, complex) are left out and skipped() says why.
 class Npz {
  public:
-  // Throws Error: neither NPZ nor NPY, damaged, or larger than `limit` bytes when inflated.
+  // Throws Error: neither NPZ nor NPY, damaged, or larger than `limit` bytes when inflated. Members are
+  // copied into memory; a single NPY file stays mapped.
   static Npz open(const std::filesystem::path& path, uint64_t limit = uint64_t{1} << 34);
   // `bytes` must outlive the result; `source` names them in errors.
   static Npz parse(std::span<const std::byte> bytes, std::string source, uint64_t limit = uint64_t{1} << 34);
