@@ -1,0 +1,38 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "regard/attention/spec.h"
+
+namespace regard::autograd {
+
+// What a call may carry beside q, k and v; undefined: not there.
+struct AttentionExtras {
+  at::Tensor bias;    // float32, broadcasts to [B, Hq, Lq, Lk]
+  at::Tensor slopes;  // float32 [Hq] or [B, Hq]: ALiBi
+  at::Tensor sinks;   // float32 [Hq] or [B, Hq]
+  at::Tensor
+      dense_mask;  // bool or uint8, broadcasts to [B, Hq, Lq, Lk], true: may attend; with Mask::dense()
+  at::Tensor key_lengths;  // int64 [B]; with Mask::key_lengths()
+};
+
+// The operands as views. They borrow: q, k, v and the extras must outlive them.
+attention::Operands operands(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                             const AttentionExtras& extras = {});
+
+// Attention as an operator of libtorch, on its threads. q: [B, Hq, Lq, Dk], k: [B, Hkv, Lk, Dk], v: [B, Hkv,
+// Lk, Dv], float32, bfloat16 or float16, any strides. Returns [B, Hq, Lq, Dv] in the type of q, laid out as
+// [B, Lq, Hq, Dv] so that joining the heads copies nothing. lse, if asked for, becomes [B, Hq, Lq] float32.
+// Gradients flow to q, k, v, bias and sinks, also from lse. The backward is the plain reference for now:
+// float64 loops and O(Lq * Lk) memory. A second derivative throws, and so does a gradient to slopes. Without
+// a gradient wanted nothing is kept. Throws std::invalid_argument on a malformed call.
+at::Tensor attention(const attention::Spec& spec, const at::Tensor& q, const at::Tensor& k,
+                     const at::Tensor& v, const AttentionExtras& extras = {}, at::Tensor* lse = nullptr);
+
+// Attention weights [rows, keys] float32 of one batch entry and head, recomputed from q, k and lse (as
+// attention() returned it): rows [row, row + rows), keys [key, key + keys).
+at::Tensor weights(const attention::Spec& spec, const at::Tensor& q, const at::Tensor& k,
+                   const at::Tensor& lse, int64_t batch, int64_t head, int64_t row, int64_t rows, int64_t key,
+                   int64_t keys, const AttentionExtras& extras = {});
+
+}  // namespace regard::autograd

@@ -1,0 +1,123 @@
+#include "regard/autograd/views.h"
+
+#include <ATen/ATen.h>
+
+#include <sstream>
+#include <stdexcept>
+#include <string>
+
+namespace regard::autograd {
+namespace {
+
+[[noreturn]] void refuse(const char* name, const at::Tensor& tensor, const std::string& allowed) {
+  std::ostringstream text;
+  text << "attention: " << name << " is ";
+  if (tensor.defined()) {
+    text << tensor.scalar_type() << " " << tensor.sizes() << " on " << tensor.device();
+  } else {
+    text << "undefined";
+  }
+  text << "; it must be " << allowed;
+  throw std::invalid_argument(text.str());
+}
+
+void require(const at::Tensor& tensor, const char* name, int64_t dimensions, at::ScalarType type,
+             const char* allowed) {
+  if (!tensor.defined() || !tensor.device().is_cpu() || tensor.dim() != dimensions ||
+      tensor.scalar_type() != type) {
+    refuse(name, tensor, allowed);
+  }
+}
+
+kernel::DType dtype_of(const at::Tensor& tensor, const char* name) {
+  if (tensor.defined() && tensor.device().is_cpu() && tensor.dim() == 4) {
+    switch (tensor.scalar_type()) {
+      case at::kFloat:
+        return kernel::DType::f32;
+      case at::kBFloat16:
+        return kernel::DType::bf16;
+      case at::kHalf:
+        return kernel::DType::f16;
+      default:
+        break;
+    }
+  }
+  refuse(name, tensor, "float32, bfloat16 or float16 of [batch, heads, positions, size] on the CPU");
+}
+
+kernel::Extents extents(at::IntArrayRef values) {
+  return {values[0], values[1], values[2], values[3]};
+}
+
+at::Tensor expanded(const at::Tensor& tensor, const kernel::Extents& size, const char* name) {
+  if (tensor.defined() && tensor.device().is_cpu() && tensor.dim() <= 4) {
+    bool fits = true;
+    for (int64_t i = 1; i <= tensor.dim(); ++i) {
+      fits = fits && (tensor.size(-i) == 1 || tensor.size(-i) == size[4 - i]);
+    }
+    if (fits) return tensor.expand(at::IntArrayRef(size.data(), size.size()));
+  }
+  std::ostringstream text;
+  text << "a tensor that broadcasts to " << at::IntArrayRef(size.data(), size.size());
+  refuse(name, tensor, text.str());
+}
+
+}  // namespace
+
+kernel::ConstAnyView const_view(const at::Tensor& tensor, const char* name) {
+  const kernel::DType dtype = dtype_of(tensor, name);
+  return {tensor.const_data_ptr(), dtype, extents(tensor.sizes()), extents(tensor.strides())};
+}
+
+kernel::AnyView mutable_view(at::Tensor& tensor, const char* name) {
+  const kernel::DType dtype = dtype_of(tensor, name);
+  return {tensor.mutable_data_ptr(), dtype, extents(tensor.sizes()), extents(tensor.strides())};
+}
+
+kernel::View<float> lse_view(at::Tensor& lse) {
+  require(lse, "lse", 3, at::kFloat, "float32 of [batch, heads, rows] on the CPU");
+  return {lse.mutable_data_ptr<float>(),
+          {lse.size(0), lse.size(1), lse.size(2), 1},
+          {lse.stride(0), lse.stride(1), lse.stride(2), 1}};
+}
+
+kernel::View<const float> const_lse_view(const at::Tensor& lse) {
+  require(lse, "lse", 3, at::kFloat, "float32 of [batch, heads, rows] on the CPU");
+  return {lse.const_data_ptr<float>(),
+          {lse.size(0), lse.size(1), lse.size(2), 1},
+          {lse.stride(0), lse.stride(1), lse.stride(2), 1}};
+}
+
+kernel::View<const float> broadcast_view(const at::Tensor& tensor, const kernel::Extents& size,
+                                         const char* name) {
+  const at::Tensor full = expanded(tensor, size, name);
+  if (full.scalar_type() != at::kFloat) refuse(name, tensor, "float32");
+  return {full.const_data_ptr<float>(), size, extents(full.strides())};
+}
+
+kernel::View<const uint8_t> mask_view(const at::Tensor& tensor, const kernel::Extents& size,
+                                      const char* name) {
+  const at::Tensor full = expanded(tensor, size, name);
+  if (full.scalar_type() != at::kBool && full.scalar_type() != at::kByte) {
+    refuse(name, tensor, "bool or uint8 (true: may attend)");
+  }
+  return {static_cast<const uint8_t*>(full.const_data_ptr()), size, extents(full.strides())};
+}
+
+kernel::View<const float> per_head_view(const at::Tensor& tensor, const char* name) {
+  if (!tensor.defined() || !tensor.device().is_cpu() || tensor.scalar_type() != at::kFloat ||
+      (tensor.dim() != 1 && tensor.dim() != 2)) {
+    refuse(name, tensor, "float32 of [heads] or [batch, heads] on the CPU");
+  }
+  const at::Tensor full = tensor.dim() == 1 ? tensor.unsqueeze(0) : tensor;
+  return {full.const_data_ptr<float>(),
+          {full.size(0), full.size(1), 1, 1},
+          {full.stride(0), full.stride(1), 0, 0}};
+}
+
+kernel::View<const int64_t> lengths_view(const at::Tensor& lengths) {
+  require(lengths, "key_lengths", 1, at::kLong, "int64 of [batch] on the CPU");
+  return {lengths.const_data_ptr<int64_t>(), {lengths.size(0), 1, 1, 1}, {lengths.stride(0), 0, 0, 0}};
+}
+
+}  // namespace regard::autograd

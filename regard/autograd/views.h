@@ -1,0 +1,32 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "regard/kernel/view.h"
+
+// Tensors as views of the same memory, with any strides. A view does not keep its tensor alive.
+namespace regard::autograd {
+
+// [B, H, L, D] float32, bfloat16 or float16 on the CPU. `name` stands in the std::invalid_argument otherwise.
+kernel::ConstAnyView const_view(const at::Tensor& tensor, const char* name);
+kernel::AnyView mutable_view(at::Tensor& tensor, const char* name);
+
+// [B, H, L] float32 as [B, H, L, 1]: log-sum-exps.
+kernel::View<float> lse_view(at::Tensor& lse);
+kernel::View<const float> const_lse_view(const at::Tensor& lse);
+
+// Broadcast to `size` with zero strides: float32 biases, uint8 or bool masks.
+kernel::View<const float> broadcast_view(const at::Tensor& tensor, const kernel::Extents& size,
+                                         const char* name);
+kernel::View<const uint8_t> mask_view(const at::Tensor& tensor, const kernel::Extents& size,
+                                      const char* name);
+
+// [H] or [B, H] float32 as [1 or B, H, 1, 1]: sinks, ALiBi slopes.
+kernel::View<const float> per_head_view(const at::Tensor& tensor, const char* name);
+
+// [B] int64 as [B, 1, 1, 1].
+kernel::View<const int64_t> lengths_view(const at::Tensor& lengths);
+
+}  // namespace regard::autograd

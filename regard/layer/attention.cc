@@ -1,0 +1,83 @@
+#include "regard/layer/attention.h"
+
+#include <ATen/ATen.h>
+
+#include <stdexcept>
+#include <utility>
+
+#include "regard/autograd/attention.h"
+#include "regard/layer/kv_cache.h"
+
+namespace regard::layer {
+
+Attention::Attention(const AttentionOptions& options, AttentionParts parts)
+    : options_(options), parts_(std::move(parts)) {
+  if (options.heads < 1 || options.kv_heads < 1 || options.heads % options.kv_heads != 0) {
+    throw std::invalid_argument("Attention: heads must be a multiple of kv_heads");
+  }
+  if (options.window > 0 && !options.causal) {
+    throw std::invalid_argument("Attention: a window is for causal attention only");
+  }
+  register_module("q", parts_.q);
+  register_module("k", parts_.k);
+  register_module("v", parts_.v);
+  register_module("out", parts_.out);
+  if (parts_.q_norm) register_module("q_norm", parts_.q_norm);
+  if (parts_.k_norm) register_module("k_norm", parts_.k_norm);
+}
+
+// [B, L, width] -> [B, L, heads, head size]
+at::Tensor Attention::heads_of(const Linear& projection, const Norm* norm, const at::Tensor& x,
+                               int64_t heads) const {
+  const at::Tensor split = projection.forward(x).view({x.size(0), x.size(1), heads, options_.head_size});
+  return norm != nullptr ? norm->forward(split) : split;
+}
+
+at::Tensor Attention::forward(const at::Tensor& x, int64_t layer, const Pass& pass) const {
+  at::Tensor q = heads_of(*parts_.q, parts_.q_norm.get(), x, options_.heads);
+  at::Tensor k = heads_of(*parts_.k, parts_.k_norm.get(), x, options_.kv_heads);
+  at::Tensor v = heads_of(*parts_.v, nullptr, x, options_.kv_heads);
+  if (pass.rope != nullptr) {
+    q = rotate(q, *pass.rope);
+    k = rotate(k, *pass.rope);
+  }
+  q = q.transpose(1, 2);  // [B, heads, L, size]: strided views, which the kernels take as they are
+  k = k.transpose(1, 2);
+  v = v.transpose(1, 2);
+  if (pass.context->cache != nullptr) {
+    auto all = pass.context->cache->append(layer, k, v);
+    k = std::move(all.k);
+    v = std::move(all.v);
+  }
+
+  attention::Spec spec;
+  // Bottom-right: with a cache, the last row stands at the last key.
+  constexpr auto kAlign = attention::Align::bottom_right;
+  if (options_.causal) spec.mask = spec.mask & attention::Mask::causal(kAlign);
+  if (options_.window > 0) spec.mask = spec.mask & attention::Mask::window(options_.window - 1, 0, kAlign);
+  autograd::AttentionExtras extras;
+  if (pass.key_lengths.defined()) {
+    spec.mask = spec.mask & attention::Mask::key_lengths();
+    extras.key_lengths = pass.key_lengths;
+  }
+
+  Recorder* recorder = pass.context->recorder;
+  const bool recorded = recorder != nullptr && recorder->wants(layer);
+  at::Tensor lse;
+  const at::Tensor mixed = autograd::attention(spec, q, k, v, extras, recorded ? &lse : nullptr);
+  if (recorded) {
+    recorder->record({.layer = layer,
+                      .spec = &spec,
+                      .q = q,
+                      .k = k,
+                      .v = v,
+                      .lse = lse,
+                      .key_lengths = pass.key_lengths,
+                      .first_query = pass.context->position,
+                      .x = x});
+  }
+  return parts_.out->forward(
+      mixed.transpose(1, 2).reshape({x.size(0), x.size(1), options_.heads * options_.head_size}));
+}
+
+}  // namespace regard::layer

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "regard/layer/basic.h"
+#include "regard/layer/context.h"
+#include "regard/layer/rope.h"
+
+namespace regard::layer {
+
+struct AttentionOptions {
+  int64_t heads = 1;
+  int64_t kv_heads = 1;  // query head h reads KV head h / (heads / kv_heads)
+  int64_t head_size = 1;
+  bool causal = false;
+  int64_t window = 0;  // how many keys a row sees, itself the last of them (causal); 0: no bound
+};
+
+// q_norm and k_norm (may be null) work on each head before the rotation.
+struct AttentionParts {
+  std::shared_ptr<Linear> q, k, v, out;
+  std::shared_ptr<Norm> q_norm, k_norm;
+};
+
+// What is the same for all layers of one pass.
+struct Pass {
+  Context* context = nullptr;
+  const RopeTable* rope = nullptr;  // null: positions are already in the input
+  at::Tensor key_lengths;           // [B] int64; undefined: no padding
+};
+
+// Multi-head self-attention: project, norm, rotate, attend, join, project. Keys and values are never repeated
+// for the query heads of a group, and nothing of size L * L is made.
+class Attention : public torch::nn::Module {
+ public:
+  Attention(const AttentionOptions& options, AttentionParts parts);
+
+  // x: [B, L, width] -> [B, L, width]. With a cache in the context, the rows also see the keys held there.
+  // Tells the context's recorder, if it wants this layer.
+  at::Tensor forward(const at::Tensor& x, int64_t layer, const Pass& pass) const;
+
+ private:
+  at::Tensor heads_of(const Linear& projection, const Norm* norm, const at::Tensor& x, int64_t heads) const;
+
+  AttentionOptions options_;
+  AttentionParts parts_;
+};
+
+}  // namespace regard::layer

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+
+namespace regard::layer {
+
+// A weight matrix [rows, columns] = [out, in], as it lies in memory: a float32 tensor, or rows in some
+// smaller form (GGUF blocks, bfloat16, ...) that are expanded to float32 only while they are used.
+class Weight {
+ public:
+  // Writes rows [begin, end) to `out` as float32, row after row. Called from several threads at once.
+  using ReadRows = std::function<void(int64_t begin, int64_t end, float* out)>;
+
+  Weight() = default;  // not there
+  explicit Weight(at::Tensor dense);
+  Weight(int64_t rows, int64_t columns, ReadRows read);
+
+  explicit operator bool() const { return rows_ > 0; }
+  int64_t rows() const { return rows_; }
+  int64_t columns() const { return columns_; }
+  // Undefined when the rows are expanded on use.
+  const at::Tensor& dense() const { return dense_; }
+
+  // x: [..., columns] float32 -> [..., rows]: x W^T + bias. Rows that are expanded on use carry no gradient:
+  // x that requires one throws std::invalid_argument.
+  at::Tensor linear(const at::Tensor& x, const at::Tensor& bias = {}) const;
+
+  // ids: [...] int64 in [0, rows) -> [..., columns] float32.
+  at::Tensor gather(const at::Tensor& ids) const;
+
+ private:
+  at::Tensor few_rows(const at::Tensor& x) const;
+  at::Tensor many_rows(const at::Tensor& x) const;
+
+  int64_t rows_ = 0;
+  int64_t columns_ = 0;
+  at::Tensor dense_;
+  ReadRows read_;
+};
+
+}  // namespace regard::layer
