@@ -1,0 +1,334 @@
+#include "regard/model/config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <utility>
+
+#include "regard/io/error.h"
+
+namespace regard::model {
+namespace {
+
+using io::Json;
+
+// Far above any published model, far below what would overflow or exhaust memory by itself.
+constexpr int64_t kMaxLayers = 1024;
+constexpr int64_t kMaxHeads = 4096;
+constexpr int64_t kMaxWidth = int64_t{1} << 20;
+constexpr int64_t kMaxVocabulary = int64_t{1} << 26;
+constexpr int64_t kMaxPositions = int64_t{1} << 30;
+constexpr double kMaxEpsilon = 0.1;
+constexpr double kMaxBase = 1e12;
+
+[[noreturn]] void unknown_architecture(const std::string& source, const std::string& field,
+                                       std::string_view got) {
+  std::string known;
+  for (const std::string& name : known_architectures()) known += (known.empty() ? "" : ", ") + name;
+  io::fail(source, field + " is " + io::quoted(got) + "; the known architectures are " + known);
+}
+
+// What holds whatever the file was.
+void check(const TransformerConfig& config, const std::string& source, const std::string& heads_field,
+           const std::string& kv_field) {
+  if (config.heads % config.kv_heads != 0) {
+    io::fail(source, kv_field + " is " + std::to_string(config.kv_heads) + "; it must divide " + heads_field +
+                         ", " + std::to_string(config.heads));
+  }
+  if (config.rotary && config.head_size % 2 != 0) {
+    io::fail(source,
+             "the head size is " + std::to_string(config.head_size) + "; rotary positions need an even one");
+  }
+}
+
+int64_t head_size_of(const std::string& source, int64_t width, int64_t heads,
+                     const std::string& heads_field) {
+  if (width % heads != 0) {
+    io::fail(source, heads_field + " is " + std::to_string(heads) + "; it must divide the width, " +
+                         std::to_string(width));
+  }
+  return width / heads;
+}
+
+layer::Activation activation_of(const Json& json, std::string_view field, std::string_view fallback,
+                                const std::string& source) {
+  static const std::pair<std::string_view, layer::Activation> known[] = {
+      {"gelu", layer::Activation::gelu},
+      {"gelu_new", layer::Activation::gelu_tanh},
+      {"gelu_pytorch_tanh", layer::Activation::gelu_tanh},
+      {"silu", layer::Activation::silu},
+      {"swish", layer::Activation::silu},
+      {"relu", layer::Activation::relu}};
+  const std::string name = io::string_or(json, field, fallback, source);
+  std::string allowed;
+  for (const auto& [word, activation] : known) {
+    if (word == name) return activation;
+    allowed += (allowed.empty() ? "" : ", ") + std::string(word);
+  }
+  io::fail(source, std::string(field) + " is " + io::quoted(name) + "; known are " + allowed);
+}
+
+// "rope_parameters" (new) or "rope_theta" and "rope_scaling" (old).
+void read_rope(const Json& json, const std::string& source, TransformerConfig& config) {
+  config.rotary = true;
+  const Json* parameters = io::find_field(json, "rope_parameters", source);
+  const Json* scaling = parameters != nullptr ? parameters : io::find_field(json, "rope_scaling", source);
+  const Json& base_holder =
+      parameters != nullptr && io::find_field(*parameters, "rope_theta", source) != nullptr ? *parameters
+                                                                                            : json;
+  config.rope_base = io::number_or(base_holder, "rope_theta", 10000.0, 1.0, kMaxBase, source);
+  if (scaling == nullptr) return;
+  const std::string kind =
+      io::string_or(*scaling, "rope_type", io::string_or(*scaling, "type", "default", source), source);
+  layer::RopeScaling& out = config.rope_scaling;
+  if (kind == "default") return;
+  if (kind != "linear" && kind != "llama3") {
+    io::fail(source, "rope_type is " + io::quoted(kind) + "; known are default, linear, llama3");
+  }
+  out.factor = io::require_number(*scaling, "factor", 1.0, 1e6, source);
+  out.kind = layer::RopeScaling::Kind::linear;
+  if (kind == "linear") return;
+  out.kind = layer::RopeScaling::Kind::llama3;
+  out.low_frequency_factor = io::require_number(*scaling, "low_freq_factor", 1e-3, 1e6, source);
+  out.high_frequency_factor = io::require_number(*scaling, "high_freq_factor", 1e-3, 1e6, source);
+  out.original_length =
+      io::require_int(*scaling, "original_max_position_embeddings", 1, kMaxPositions, source);
+  if (!(out.high_frequency_factor > out.low_frequency_factor)) {
+    io::fail(source, "high_freq_factor is " + std::to_string(out.high_frequency_factor) +
+                         "; it must be above low_freq_factor, " + std::to_string(out.low_frequency_factor));
+  }
+}
+
+// Which layers have a window, and how wide it is.
+void read_windows(const Json& json, const std::string& source, TransformerConfig& config) {
+  const int64_t window = io::int_or(json, "sliding_window", 0, 1, kMaxPositions, source);
+  const bool used = io::bool_or(json, "use_sliding_window", config.architecture == "mistral", source);
+  config.windows.assign(static_cast<size_t>(config.layers), 0);
+  if (window == 0 || !used) return;
+  if (const Json* types = io::find_field(json, "layer_types", source)) {
+    if (!types->is_array() || types->size() != config.windows.size()) {
+      io::fail(source, "layer_types is " + io::describe(*types) +
+                           "; it must be a list of num_hidden_layers, " + std::to_string(config.layers) +
+                           ", names");
+    }
+    for (size_t i = 0; i < config.windows.size(); ++i) {
+      const Json& type = (*types)[i];
+      if (type == "sliding_attention") {
+        config.windows[i] = window;
+      } else if (type != "full_attention") {
+        io::fail(source, "layer_types[" + std::to_string(i) + "] is " + io::describe(type) +
+                             "; known are full_attention, sliding_attention");
+      }
+    }
+    return;
+  }
+  // Qwen2: the first max_window_layers layers see everything.
+  const int64_t full = config.architecture == "mistral"
+                           ? 0
+                           : io::int_or(json, "max_window_layers", config.layers, 0, kMaxLayers, source);
+  for (int64_t i = full; i < config.layers; ++i) config.windows[static_cast<size_t>(i)] = window;
+}
+
+TransformerConfig bert_config(const Json& json, const std::string& source) {
+  TransformerConfig config;
+  config.layers = io::require_int(json, "num_hidden_layers", 1, kMaxLayers, source);
+  config.width = io::require_int(json, "hidden_size", 1, kMaxWidth, source);
+  config.heads = config.kv_heads = io::require_int(json, "num_attention_heads", 1, kMaxHeads, source);
+  config.head_size = head_size_of(source, config.width, config.heads, "num_attention_heads");
+  config.feed_forward = io::require_int(json, "intermediate_size", 1, kMaxWidth, source);
+  config.vocabulary = io::require_int(json, "vocab_size", 1, kMaxVocabulary, source);
+  config.max_positions = io::require_int(json, "max_position_embeddings", 1, kMaxPositions, source);
+  config.token_types = io::int_or(json, "type_vocab_size", 2, 1, 1024, source);
+  config.epsilon = io::number_or(json, "layer_norm_eps", 1e-12, 1e-30, kMaxEpsilon, source);
+  config.activation = activation_of(json, "hidden_act", "gelu", source);
+  config.norm_place = layer::NormPlace::post;
+  config.tied_head = io::bool_or(json, "tie_word_embeddings", true, source);
+  const std::string positions = io::string_or(json, "position_embedding_type", "absolute", source);
+  if (positions != "absolute") {
+    io::fail(source, "position_embedding_type is " + io::quoted(positions) + "; only absolute is known");
+  }
+  if (io::bool_or(json, "is_decoder", false, source)) {
+    io::fail(source, "is_decoder is true; only BERT encoders are known");
+  }
+  return config;
+}
+
+TransformerConfig gpt2_config(const Json& json, const std::string& source) {
+  TransformerConfig config;
+  config.causal = true;
+  config.layers = io::require_int(json, "n_layer", 1, kMaxLayers, source);
+  config.width = io::require_int(json, "n_embd", 1, kMaxWidth, source);
+  config.heads = config.kv_heads = io::require_int(json, "n_head", 1, kMaxHeads, source);
+  config.head_size = head_size_of(source, config.width, config.heads, "n_head");
+  config.feed_forward = io::int_or(json, "n_inner", 4 * config.width, 1, 4 * kMaxWidth, source);
+  config.vocabulary = io::require_int(json, "vocab_size", 1, kMaxVocabulary, source);
+  config.max_positions = io::require_int(json, "n_positions", 1, kMaxPositions, source);
+  config.epsilon = io::number_or(json, "layer_norm_epsilon", 1e-5, 1e-30, kMaxEpsilon, source);
+  config.activation = activation_of(json, "activation_function", "gelu_new", source);
+  config.tied_head = io::bool_or(json, "tie_word_embeddings", true, source);
+  if (!io::bool_or(json, "scale_attn_weights", true, source)) {
+    io::fail(source, "scale_attn_weights is false; only true is known");
+  }
+  if (io::bool_or(json, "scale_attn_by_inverse_layer_idx", false, source)) {
+    io::fail(source, "scale_attn_by_inverse_layer_idx is true; only false is known");
+  }
+  return config;
+}
+
+TransformerConfig llama_like_config(const Json& json, const std::string& source,
+                                    const std::string& architecture) {
+  TransformerConfig config;
+  config.architecture = architecture;
+  config.causal = true;
+  config.norm = layer::NormKind::rms;
+  config.gated = true;
+  config.layers = io::require_int(json, "num_hidden_layers", 1, kMaxLayers, source);
+  config.width = io::require_int(json, "hidden_size", 1, kMaxWidth, source);
+  config.heads = io::require_int(json, "num_attention_heads", 1, kMaxHeads, source);
+  config.kv_heads = io::int_or(json, "num_key_value_heads", config.heads, 1, config.heads, source);
+  config.head_size = io::find_field(json, "head_dim", source) != nullptr
+                         ? io::require_int(json, "head_dim", 1, kMaxWidth, source)
+                         : head_size_of(source, config.width, config.heads, "num_attention_heads");
+  config.feed_forward = io::require_int(json, "intermediate_size", 1, 4 * kMaxWidth, source);
+  config.vocabulary = io::require_int(json, "vocab_size", 1, kMaxVocabulary, source);
+  config.max_positions = io::require_int(json, "max_position_embeddings", 1, kMaxPositions, source);
+  config.epsilon = io::number_or(json, "rms_norm_eps", 1e-6, 1e-30, kMaxEpsilon, source);
+  config.activation = activation_of(json, "hidden_act", "silu", source);
+  config.tied_head = io::bool_or(json, "tie_word_embeddings", false, source);
+  const bool bias = io::bool_or(json, "attention_bias", false, source);
+  config.qkv_bias = architecture == "qwen2" || bias;
+  config.out_bias = architecture != "qwen2" && bias;
+  config.feed_forward_bias = architecture == "llama" && io::bool_or(json, "mlp_bias", false, source);
+  config.qk_norm = architecture == "qwen3";
+  read_rope(json, source, config);
+  read_windows(json, source, config);
+  return config;
+}
+
+}  // namespace
+
+bool TransformerConfig::windowed() const {
+  return std::any_of(windows.begin(), windows.end(), [](int64_t window) { return window > 0; });
+}
+
+const std::vector<std::string>& known_architectures() {
+  static const std::vector<std::string> names = {"bert", "gpt2", "llama", "mistral", "qwen2", "qwen3"};
+  return names;
+}
+
+TransformerConfig read_config(const Json& json, const std::string& source) {
+  const std::string& architecture = io::require_string(json, "model_type", source);
+  const auto& known = known_architectures();
+  if (std::find(known.begin(), known.end(), architecture) == known.end()) {
+    unknown_architecture(source, "model_type", architecture);
+  }
+  TransformerConfig config = architecture == "bert"   ? bert_config(json, source)
+                             : architecture == "gpt2" ? gpt2_config(json, source)
+                                                      : llama_like_config(json, source, architecture);
+  config.architecture = architecture;
+  check(config, source, "num_attention_heads", "num_key_value_heads");
+  return config;
+}
+
+TransformerConfig read_config(const io::Gguf& gguf) {
+  const std::string& source = gguf.source();
+  const std::string architecture(gguf.require_string("general.architecture"));
+  const auto& known = known_architectures();
+  if (architecture == "bert" || std::find(known.begin(), known.end(), architecture) == known.end()) {
+    unknown_architecture(source, "general.architecture", architecture);
+  }
+  const auto key = [&](std::string_view name) { return architecture + "." + std::string(name); };
+  const auto number = [&](std::string_view name, double fallback, double lowest, double highest) {
+    const double value = gguf.float_or(key(name), fallback);
+    if (!(value >= lowest && value <= highest)) {
+      io::fail(source, key(name) + " is " + std::to_string(value) + "; it must be from " +
+                           std::to_string(lowest) + " to " + std::to_string(highest));
+    }
+    return value;
+  };
+
+  TransformerConfig config;
+  config.architecture = architecture;
+  config.causal = true;
+  config.layers = gguf.require_int(key("block_count"), 1, kMaxLayers);
+  config.width = gguf.require_int(key("embedding_length"), 1, kMaxWidth);
+  config.heads = gguf.require_int(key("attention.head_count"), 1, kMaxHeads);
+  config.kv_heads = gguf.int_or(key("attention.head_count_kv"), config.heads, 1, config.heads);
+  config.head_size = gguf.has(key("attention.key_length"))
+                         ? gguf.require_int(key("attention.key_length"), 1, kMaxWidth)
+                         : head_size_of(source, config.width, config.heads, key("attention.head_count"));
+  if (const int64_t value_size = gguf.int_or(key("attention.value_length"), config.head_size, 1, kMaxWidth);
+      value_size != config.head_size) {
+    io::fail(source, key("attention.value_length") + " is " + std::to_string(value_size) +
+                         "; only the key length, " + std::to_string(config.head_size) + ", is known");
+  }
+  config.feed_forward = gguf.require_int(key("feed_forward_length"), 1, 4 * kMaxWidth);
+  config.max_positions = gguf.require_int(key("context_length"), 1, kMaxPositions);
+  const io::Tensor& tokens = gguf.require("token_embd.weight");
+  config.vocabulary = tokens.rows();
+  config.tied_head = gguf.find("output.weight") == nullptr;
+  config.windows.assign(static_cast<size_t>(config.layers), 0);
+
+  if (architecture == "gpt2") {
+    config.epsilon = number("attention.layer_norm_epsilon", 1e-5, 1e-30, kMaxEpsilon);
+    config.activation = layer::Activation::gelu_tanh;
+    check(config, source, key("attention.head_count"), key("attention.head_count_kv"));
+    return config;
+  }
+  config.norm = layer::NormKind::rms;
+  config.gated = true;
+  config.activation = layer::Activation::silu;
+  config.rotary = true;
+  config.epsilon = number("attention.layer_norm_rms_epsilon", 1e-6, 1e-30, kMaxEpsilon);
+  config.rope_base = number("rope.freq_base", 10000.0, 1.0, kMaxBase);
+  // GGUF says so by the tensors that it holds.
+  config.qkv_bias = gguf.find("blk.0.attn_q.bias") != nullptr;
+  config.out_bias = gguf.find("blk.0.attn_output.bias") != nullptr;
+  config.feed_forward_bias = gguf.find("blk.0.ffn_down.bias") != nullptr;
+  config.qk_norm = architecture == "qwen3";
+  if (gguf.int_or(key("expert_count"), 0, 0, kMaxWidth) > 0) {
+    io::fail(source, key("expert_count") + " is not 0; mixtures of experts are not known");
+  }
+  if (const int64_t turned = gguf.int_or(key("rope.dimension_count"), config.head_size, 1, kMaxWidth);
+      turned != config.head_size) {
+    io::fail(source, key("rope.dimension_count") + " is " + std::to_string(turned) +
+                         "; only the head size, " + std::to_string(config.head_size) + ", is known");
+  }
+  const std::string scaling(gguf.string_or(key("rope.scaling.type"), "none"));
+  if (scaling == "linear") {
+    config.rope_scaling.kind = layer::RopeScaling::Kind::linear;
+    config.rope_scaling.factor = number("rope.scaling.factor", 1.0, 1.0, 1e6);
+  } else if (scaling != "none") {
+    io::fail(source, key("rope.scaling.type") + " is " + io::quoted(scaling) + "; known are none, linear");
+  }
+  if (gguf.find("rope_freqs.weight") != nullptr) config.rope_factors = true;
+  if (const int64_t window = gguf.int_or(key("attention.sliding_window"), 0, 0, kMaxPositions); window > 0) {
+    if (architecture != "llama") {
+      io::fail(source, key("attention.sliding_window") + " is " + std::to_string(window) +
+                           "; only 0 is known for " + architecture);
+    }
+    config.windows.assign(config.windows.size(), window);
+  }
+  check(config, source, key("attention.head_count"), key("attention.head_count_kv"));
+  return config;
+}
+
+TransformerConfig read_config(const io::E5File& file) {
+  const io::E5Config& header = file.config();
+  const std::string& source = file.source();
+  TransformerConfig config;
+  config.architecture = "bert";
+  config.layers = header.layers;
+  config.width = header.width;
+  config.heads = config.kv_heads = header.heads;
+  config.head_size = head_size_of(source, config.width, config.heads, "heads");
+  config.feed_forward = header.feed_forward;
+  config.vocabulary = header.vocabulary;
+  config.max_positions = header.positions;
+  config.token_types = header.token_types;
+  config.epsilon = header.epsilon;
+  config.norm_place = layer::NormPlace::post;
+  return config;
+}
+
+}  // namespace regard::model
