@@ -117,6 +117,7 @@ int64_t choose_unit(const Recording& recording, std::span<const Unit> units,
 void look_from(const Recording& recording, std::span<const Unit> units, std::span<const HeadSurvey> heads,
                const ReportOptions& options, Focus& focus) {
   focus.mean_weights.assign(units.size(), 0.0F);
+  focus.strongest.resize(units.size());
   size_t index = 0;
   for (const RecordedLayer& layer : recording.layers) {
     for (int64_t head = 0; head < layer.heads; ++head, ++index) {
@@ -128,7 +129,12 @@ void look_from(const Recording& recording, std::span<const Unit> units, std::spa
       seen.weights = unit_row(layer, head, units, focus.unit);
       if (options.hide_special) hide_special(seen.weights, units);
       rank(seen, units, focus, recording.causal);
-      for (size_t u = 0; u < units.size(); ++u) focus.mean_weights[u] += seen.weights[u];
+      for (size_t u = 0; u < units.size(); ++u) {
+        focus.mean_weights[u] += seen.weights[u];
+        if (seen.weights[u] > focus.strongest[u].weight) {
+          focus.strongest[u] = {seen.layer, seen.head, seen.label, seen.weights[u]};
+        }
+      }
       const auto at =
           std::upper_bound(focus.heads.begin(), focus.heads.end(), seen,
                            [](const auto& a, const auto& b) { return a.top_weight > b.top_weight; });

@@ -66,6 +66,11 @@ Json to_json(const Focus& focus, const std::vector<Unit>& units) {
                      {"top_weight", head.top_weight},
                      {"weights", head.weights}});
   }
+  Json strongest = Json::array();
+  for (const Focus::Strongest& head : focus.strongest) {
+    strongest.push_back(
+        {{"layer", head.layer}, {"head", head.head}, {"label", name(head.label)}, {"weight", head.weight}});
+  }
   Json received = Json::array();
   for (const Focus::Received& pair : focus.received) {
     received.push_back({{"layer", pair.layer},
@@ -84,6 +89,7 @@ Json to_json(const Focus& focus, const std::vector<Unit>& units) {
           {"mean_mixture", to_json(focus.mean_mixture, units)},
           {"heads", std::move(heads)},
           {"best_mixture", to_json(focus.best_mixture, units)},
+          {"strongest", std::move(strongest)},
           {"rollout", focus.rollout.empty() ? Json(nullptr) : Json(focus.rollout)},
           {"received_mean", focus.received_mean},
           {"received", std::move(received)}};

@@ -99,6 +99,14 @@ struct Focus {
   Mixture mean_mixture;
   std::vector<FocusHead> heads;  // by falling top_weight, the best few
   Mixture best_mixture;          // of heads[0]
+  // [units] the head that gives each unit the largest weight.
+  struct Strongest {
+    int64_t layer = 0;
+    int64_t head = 0;
+    Label label = Label::mixed;
+    float weight = 0;
+  };
+  std::vector<Strongest> strongest;
   // Attention rollout: the mean map of each layer, half of it replaced by the residual path, multiplied over
   // all layers. Empty where the text is too long for it or not all layers were kept.
   std::vector<float> rollout;  // [units]
