@@ -1,0 +1,79 @@
+// From q k^T to logits: softcap, bias, ALiBi and mask, on a stored tile.
+#if defined(REGARD_KERNEL_LOGITS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef REGARD_KERNEL_LOGITS_INL_H_
+#undef REGARD_KERNEL_LOGITS_INL_H_
+#else
+#define REGARD_KERNEL_LOGITS_INL_H_
+#endif
+
+#include <cmath>
+
+#include "regard/kernel/rows.h"
+#include "regard/kernel/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace regard::kernel::HWY_NAMESPACE {
+
+// Logits are kept in units of log2, so that the exponential needs no product. Without a softcap scale *
+// log2(e) is folded into q; with one, scale / cap is, and cap * log2(e) enters after the tanh.
+struct LogitRule {
+  bool plain;  // no softcap, bias or slope: the product is the logit
+  float query_factor;
+  float cap;  // softcap * log2(e), 0: none
+
+  explicit LogitRule(const Forward& p)
+      : plain(!(p.softcap > 0.0F) && !p.bias && !p.slopes),
+        query_factor(p.softcap > 0.0F
+                         ? p.scale / p.softcap
+                         : static_cast<float>(static_cast<double>(p.scale) * 1.4426950408889634)),
+        cap(p.softcap > 0.0F ? p.softcap * kLog2e : 0.0F) {}
+};
+
+// Turns products into logits in place and sets what a row does not see to -infinity (by selection: a NaN
+// there vanishes). tile: [kRows][kCols]; rows past `count` are left alone. live: the columns that take part.
+HWY_INLINE void finish_logits(const LogitRule& rule, const Forward& p, int64_t batch, int64_t head,
+                              int64_t row, int64_t count, int64_t key, LiveTile live,
+                              float* HWY_RESTRICT tile) {
+  const D d;
+  const int64_t columns = HWY_MIN(kCols, p.k.size[2] - key);
+  uint64_t words[kRows];
+  const uint64_t in_range = ((uint64_t{1} << live.end) - 1) & ~((uint64_t{1} << live.begin) - 1);
+  if (live.full || !p.mask) {
+    for (int64_t r = 0; r < count; ++r) words[r] = in_range;
+  } else {
+    p.mask.bits(p.mask.self, batch, head, row, count, key, columns, words);
+    for (int64_t r = 0; r < count; ++r) words[r] &= in_range;
+  }
+  const Vec slope = hn::Set(d, p.slopes ? p.slopes(batch, head, 0, 0) * kLog2e : 0.0F);
+  const Vec lane = hn::Iota(d, 0.0F);
+  HWY_ALIGN float copied[kCols];
+  for (int64_t r = 0; r < count; ++r) {
+    const float* bias = nullptr;
+    if (p.bias) {
+      bias = p.bias.at(batch, head, row + r) + key * p.bias.stride[3];
+      if (p.bias.stride[3] != 1 || columns < kCols) {
+        for (int64_t c = 0; c < kCols; ++c) copied[c] = c < columns ? bias[c * p.bias.stride[3]] : 0.0F;
+        bias = copied;
+      }
+    }
+    const auto first = static_cast<float>(row + r + p.alibi_offset - key);
+    for (int64_t n = 0; n < kCols; n += kLanes) {
+      float* at = tile + r * kCols + n;
+      Vec x = hn::Load(d, at);
+      if (rule.cap > 0.0F) x = hn::Mul(hn::Set(d, rule.cap), tanh(d, x));
+      if (bias != nullptr) x = hn::MulAdd(hn::LoadU(d, bias + n), hn::Set(d, kLog2e), x);
+      if (p.slopes) {
+        const Vec distance = hn::Abs(hn::Sub(hn::Set(d, first - static_cast<float>(n)), lane));
+        x = hn::NegMulAdd(slope, distance, x);
+      }
+      const uint64_t bits = words[r] >> n;
+      const auto visible = hn::LoadMaskBits(d, reinterpret_cast<const uint8_t*>(&bits));
+      hn::Store(hn::IfThenElse(visible, x, hn::Set(d, -HUGE_VALF)), d, at);
+    }
+  }
+}
+
+}  // namespace regard::kernel::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // toggle guard

@@ -1,0 +1,187 @@
+// Packing: strided inputs of any type become float32 panels that the register tile reads in order.
+#if defined(REGARD_KERNEL_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef REGARD_KERNEL_PACK_INL_H_
+#undef REGARD_KERNEL_PACK_INL_H_
+#else
+#define REGARD_KERNEL_PACK_INL_H_
+#endif
+
+#include "regard/kernel/simd-inl.h"
+#include "regard/kernel/view.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace regard::kernel::HWY_NAMESPACE {
+
+// to[0 .. n) = factor * from[i * stride], converted; reads nothing else.
+template <class T>
+HWY_INLINE void load_row(const T* from, int64_t stride, int64_t n, float factor, float* HWY_RESTRICT to) {
+  const D d;
+  int64_t i = 0;
+  if (stride == 1) {
+    const Vec scale = hn::Set(d, factor);
+    for (; i + kLanes <= n; i += kLanes) hn::StoreU(hn::Mul(load(d, from + i), scale), d, to + i);
+  }
+  for (; i < n; ++i) to[i] = to_float(from[i * stride]) * factor;
+}
+
+#if HWY_TARGET != HWY_SCALAR
+// Four features of kLanes rows: block j (128 bits) holds row 4 j.
+HWY_INLINE Vec gather_blocks(D d, const float* from, int64_t ld) {
+#if HWY_TARGET == HWY_AVX3
+  const hn::Half<D> half;
+  const hn::Half<decltype(half)> quarter;
+  const auto low = hn::Combine(half, hn::LoadU(quarter, from + 4 * ld), hn::LoadU(quarter, from));
+  const auto high = hn::Combine(half, hn::LoadU(quarter, from + 12 * ld), hn::LoadU(quarter, from + 8 * ld));
+  return hn::Combine(d, high, low);
+#elif HWY_TARGET == HWY_AVX2
+  const hn::Half<D> half;
+  return hn::Combine(d, hn::LoadU(half, from + 4 * ld), hn::LoadU(half, from));
+#else
+  (void)ld;
+  return hn::LoadU(d, from);
+#endif
+}
+#endif
+
+// Transposes kCols rows of `features` floats (ld floats apart) into to[feature * kCols + row].
+HWY_INLINE void transpose_panel(const float* HWY_RESTRICT from, int64_t ld, int64_t features,
+                                float* HWY_RESTRICT to) {
+  int64_t f = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const D d;
+  const hn::Repartition<uint64_t, D> d64;
+  for (; f + 4 <= features; f += 4) {
+    for (int64_t row = 0; row < kCols; row += kLanes) {
+      const float* p = from + row * ld + f;
+      const Vec a = gather_blocks(d, p, ld);
+      const Vec b = gather_blocks(d, p + ld, ld);
+      const Vec c = gather_blocks(d, p + 2 * ld, ld);
+      const Vec e = gather_blocks(d, p + 3 * ld, ld);
+      const auto ab_low = hn::BitCast(d64, hn::InterleaveLower(d, a, b));
+      const auto ab_high = hn::BitCast(d64, hn::InterleaveUpper(d, a, b));
+      const auto ce_low = hn::BitCast(d64, hn::InterleaveLower(d, c, e));
+      const auto ce_high = hn::BitCast(d64, hn::InterleaveUpper(d, c, e));
+      float* q = to + f * kCols + row;
+      hn::Store(hn::BitCast(d, hn::InterleaveLower(d64, ab_low, ce_low)), d, q);
+      hn::Store(hn::BitCast(d, hn::InterleaveUpper(d64, ab_low, ce_low)), d, q + kCols);
+      hn::Store(hn::BitCast(d, hn::InterleaveLower(d64, ab_high, ce_high)), d, q + 2 * kCols);
+      hn::Store(hn::BitCast(d, hn::InterleaveUpper(d64, ab_high, ce_high)), d, q + 3 * kCols);
+    }
+  }
+#endif
+  for (; f < features; ++f)
+    for (int64_t row = 0; row < kCols; ++row) to[f * kCols + row] = from[row * ld + f];
+}
+
+// Keys [begin, end) of one head into panels to[panel][Dk][kCols]; begin is a multiple of kCols, `to` is the
+// panel of key 0. Columns past the last key become 0 (they are masked later). staging: kCols * Dk floats.
+template <class T>
+HWY_INLINE void pack_keys(const View<const T>& k, int64_t batch, int64_t head, int64_t begin, int64_t end,
+                          float* HWY_RESTRICT staging, float* HWY_RESTRICT to) {
+  const int64_t features = k.size[3];
+  for (int64_t key = begin; key < end; key += kCols) {
+    const int64_t rows = HWY_MIN(kCols, end - key);
+    float* panel = to + key * features;
+    if constexpr (sizeof(T) == 4) {
+      if (rows == kCols && k.stride[3] == 1) {
+        transpose_panel(k.at(batch, head, key), k.stride[2], features, panel);
+        continue;
+      }
+    }
+    for (int64_t r = 0; r < rows; ++r)
+      load_row(k.at(batch, head, key + r), k.stride[3], features, 1.0F, staging + r * features);
+    for (int64_t i = rows * features; i < kCols * features; ++i) staging[i] = 0.0F;
+    transpose_panel(staging, features, features, panel);
+  }
+}
+
+// Values of keys [begin, end) into panels to[Dv / kCols][key_stride][kCols]; begin is a multiple of 64.
+// Features past Dv become 0. A NaN or infinity becomes 0 too and the key's bit of nonfinite (one word per 64
+// keys) is set: the rows that see the key get it back (restore_nonfinite), the others never touch it.
+template <class T>
+HWY_INLINE void pack_values(const View<const T>& v, int64_t batch, int64_t head, int64_t begin, int64_t end,
+                            int64_t key_stride, float* HWY_RESTRICT to, uint64_t* HWY_RESTRICT nonfinite) {
+  const D d;
+  const DI di;
+  const int64_t features = v.size[3];
+  const auto infinity = hn::Set(di, 0x7F800000);
+  for (int64_t word = begin / 64; word * 64 < end; ++word) nonfinite[word] = 0;
+  for (int64_t key = begin; key < end; ++key) {
+    const T* from = v.at(batch, head, key);
+    auto largest = hn::Zero(di);
+    for (int64_t f = 0; f < features; f += kCols) {
+      float* row = to + f * key_stride + key * kCols;
+      const int64_t n = HWY_MIN(kCols, features - f);
+      if (n < kCols) {
+        for (int64_t i = n; i < kCols; ++i) row[i] = 0.0F;
+        load_row(from + f * v.stride[3], v.stride[3], n, 1.0F, row);
+      } else if (v.stride[3] != 1) {
+        load_row(from + f * v.stride[3], v.stride[3], n, 1.0F, row);
+      } else {
+#pragma GCC unroll 4
+        for (int64_t i = 0; i < kCols; i += kLanes) {
+          const Vec x = load(d, from + f + i);
+          hn::Store(x, d, row + i);
+          largest = hn::Max(largest, hn::BitCast(di, hn::Abs(x)));
+        }
+        continue;
+      }
+      for (int64_t i = 0; i < kCols; i += kLanes)
+        largest = hn::Max(largest, hn::BitCast(di, hn::Abs(hn::Load(d, row + i))));
+    }
+    if (hn::AllTrue(di, hn::Lt(largest, infinity))) continue;
+    nonfinite[key / 64] |= uint64_t{1} << (key % 64);
+    for (int64_t f = 0; f < features; ++f) {
+      float& x = to[f / kCols * kCols * key_stride + key * kCols + f % kCols];
+      if (!(x - x == 0.0F)) x = 0.0F;
+    }
+  }
+}
+
+// One query row into a stored tile sequence to[Dk / kCols][kRows][kCols] as row r, times factor.
+template <class T>
+HWY_INLINE void pack_query(const T* from, int64_t stride, int64_t features, float factor, int64_t r,
+                           float* HWY_RESTRICT to) {
+  for (int64_t f = 0; f < features; f += kCols)
+    load_row(from + f * stride, stride, HWY_MIN(kCols, features - f), factor, to + f * kRows + r * kCols);
+}
+
+// Writes n features of one output row, times factor; `row` holds them as [kCols] floats.
+HWY_INLINE void store_out(const AnyView& out, int64_t batch, int64_t head, int64_t position, int64_t feature,
+                          int64_t n, float factor, const float* HWY_RESTRICT row) {
+  const D d;
+  const int64_t stride = out.stride[3];
+  const int64_t offset =
+      batch * out.stride[0] + head * out.stride[1] + position * out.stride[2] + feature * stride;
+  HWY_ALIGN float scaled[kCols];
+  for (int64_t i = 0; i < kCols; i += kLanes)
+    // Selected, not multiplied by 0: a row that sees nothing is 0.
+    hn::Store(factor == 0.0F ? hn::Zero(d) : hn::Mul(hn::Load(d, row + i), hn::Set(d, factor)), d,
+              scaled + i);
+  switch (out.dtype) {
+    case DType::f32: {
+      float* to = static_cast<float*>(out.data) + offset;
+      if (stride == 1 && n == kCols) {
+        for (int64_t i = 0; i < kCols; i += kLanes) hn::StoreU(hn::Load(d, scaled + i), d, to + i);
+      } else {
+        for (int64_t i = 0; i < n; ++i) to[i * stride] = scaled[i];
+      }
+      break;
+    }
+    case DType::bf16: {
+      bf16* to = static_cast<bf16*>(out.data) + offset;
+      for (int64_t i = 0; i < n; ++i) to[i * stride] = to_bf16(scaled[i]);
+      break;
+    }
+    case DType::f16: {
+      f16* to = static_cast<f16*>(out.data) + offset;
+      for (int64_t i = 0; i < n; ++i) to[i * stride] = to_f16(scaled[i]);
+      break;
+    }
+  }
+}
+
+}  // namespace regard::kernel::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // toggle guard

@@ -1,0 +1,110 @@
+#include "regard/kernel/prefill.h"
+
+#include <cmath>
+#include <cstring>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "regard/kernel/prefill.cc"
+#include "regard/kernel/hwy_config.h"
+
+#include <hwy/foreach_target.h>
+
+#include "regard/kernel/strip-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace regard::kernel::HWY_NAMESPACE {
+
+// Rows of a task: enough to outweigh its start, few enough to share out among threads.
+constexpr int64_t kTaskRows = 48;
+constexpr int64_t kPackKeys = 256;  // keys of a packing task
+
+template <class T>
+void pack(const Forward& p, int64_t batch, int64_t head, int64_t begin, int64_t end, const Panels& panels,
+          float* staging) {
+  pack_keys(p.k.as<const T>(), batch, head, begin, end, staging, panels.keys);
+  pack_values(p.v.as<const T>(), batch, head, begin, end, panels.key_stride, panels.values, panels.nonfinite);
+}
+
+template <class T>
+void run_prefill(const Forward& p, const ForwardTiling& tiling, std::byte* workspace, Parallel& parallel) {
+  const PrefillLayout layout(p, tiling, parallel.workers());
+  const LogitRule rule(p);
+  const int64_t kv_heads = p.k.size[1];
+  const int64_t group = kv_heads > 0 ? p.q.size[1] / kv_heads : 0;
+  const int64_t rows = p.q.size[2];
+  const int64_t keys = p.k.size[2];
+  const int64_t strip = HWY_MAX((tiling.query_rows + kRows - 1) / kRows, int64_t{1}) * kRows;
+  const int64_t heads = p.k.size[0] * kv_heads;
+
+  const auto panels_of = [&](int64_t slot) HWY_ATTR {
+    return Panels(layout, workspace + static_cast<size_t>(slot) * layout.head_bytes());
+  };
+  const auto scratch_of = [&](int worker) HWY_ATTR {
+    std::byte* at = workspace + static_cast<size_t>(layout.heads_packed) * layout.head_bytes() +
+                    static_cast<size_t>(worker) * layout.worker_bytes();
+    return StripScratch(layout, p.q.size[3], p.v.size[3], at);
+  };
+  const auto run_rows = [&](int64_t batch, int64_t head, int64_t begin, int64_t end, const Panels& panels,
+                            const StripScratch& scratch) HWY_ATTR {
+    for (int64_t row = begin; row < end; row += strip)
+      run_strip<T>(p, rule, layout, {batch, head, row, HWY_MIN(strip, end - row)}, panels, scratch);
+  };
+
+  if (!layout.shared) {
+    parallel.run(heads, [&](int64_t task, int worker) HWY_ATTR {
+      const int64_t batch = task / kv_heads;
+      const int64_t head = task % kv_heads;
+      const Panels panels = panels_of(worker);
+      const StripScratch scratch = scratch_of(worker);
+      pack<T>(p, batch, head, 0, keys, panels, scratch.staging);
+      for (int64_t h = head * group; h < (head + 1) * group; ++h)
+        run_rows(batch, h, 0, rows, panels, scratch);
+    });
+    return;
+  }
+  const int64_t pieces = (keys + kPackKeys - 1) / kPackKeys;
+  parallel.run(heads * pieces, [&](int64_t task, int worker) HWY_ATTR {
+    const int64_t slot = task / pieces;
+    const int64_t begin = task % pieces * kPackKeys;
+    pack<T>(p, slot / kv_heads, slot % kv_heads, begin, HWY_MIN(begin + kPackKeys, keys), panels_of(slot),
+            scratch_of(worker).staging);
+  });
+  const int64_t task_rows = (kTaskRows + strip - 1) / strip * strip;
+  const int64_t row_tasks = (rows + task_rows - 1) / task_rows;
+  parallel.run(heads * group * row_tasks, [&](int64_t task, int worker) HWY_ATTR {
+    const int64_t head = task / row_tasks;  // of all batches
+    const int64_t begin = task % row_tasks * task_rows;
+    run_rows(head / (kv_heads * group), head % (kv_heads * group), begin, HWY_MIN(begin + task_rows, rows),
+             panels_of(head / group), scratch_of(worker));
+  });
+}
+
+void Prefill(const Forward& p, const ForwardTiling& tiling, std::byte* workspace, Parallel& parallel) {
+  switch (p.q.dtype) {
+    case DType::f32:
+      return run_prefill<float>(p, tiling, workspace, parallel);
+    case DType::bf16:
+      return run_prefill<bf16>(p, tiling, workspace, parallel);
+    case DType::f16:
+      return run_prefill<f16>(p, tiling, workspace, parallel);
+  }
+}
+
+}  // namespace regard::kernel::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+#include "regard/kernel/dispatch.h"
+
+namespace regard::kernel {
+
+HWY_EXPORT(Prefill);
+
+void prefill(const Forward& problem, const ForwardTiling& tiling, std::byte* workspace, Parallel& parallel) {
+  REGARD_DISPATCH(Prefill)(problem, tiling, workspace, parallel);
+}
+
+}  // namespace regard::kernel
+
+#endif  // HWY_ONCE

@@ -1,0 +1,285 @@
+// A strip: some query rows of one head against all keys. Raw scores of up to a block of keys stay in the L2
+// cache, so the row maximum is exact before the first exponential and the weights are there for whoever wants
+// to observe them.
+#if defined(REGARD_KERNEL_STRIP_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef REGARD_KERNEL_STRIP_INL_H_
+#undef REGARD_KERNEL_STRIP_INL_H_
+#else
+#define REGARD_KERNEL_STRIP_INL_H_
+#endif
+
+#include "regard/kernel/logits-inl.h"
+#include "regard/kernel/pack-inl.h"
+#include "regard/kernel/prefill_layout.h"
+#include "regard/kernel/rows.h"
+#include "regard/kernel/tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace regard::kernel::HWY_NAMESPACE {
+
+// Packed keys and values of one head.
+struct Panels {
+  float* keys;          // [Lk / kCols][Dk][kCols]
+  float* values;        // [Dv / kCols][key_stride][kCols]
+  uint64_t* nonfinite;  // a bit per key whose value has a NaN or infinity
+  int64_t key_stride;
+
+  Panels(const PrefillLayout& layout, std::byte* at) : key_stride(layout.keys) {
+    Carver carve(at);
+    keys = carve.take<float>(layout.key_floats);
+    values = carve.take<float>(layout.value_floats);
+    nonfinite = carve.take<uint64_t>(layout.flag_words);
+  }
+};
+
+// Scratch of a worker. A strip is `tiles` stacked register tiles; everything per row is indexed tile by tile.
+struct StripScratch {
+  float* q;        // [tiles][Dk / kCols][kRows][kCols], scaled
+  float* scores;   // [tiles][panels of a block][kRows][kCols]; weights after the exponential
+  float* out;      // [tiles][Dv / kCols][kRows][kCols], not yet divided by the sum
+  float* maxima;   // [tiles][kRows][kLanes] running maximum of the block
+  float* sums;     // [tiles][kRows][kLanes] running sum of weights
+  float* row_max;  // [tiles][kRows]
+  float* staging;
+  LiveTile* live;                                           // [tiles][panels of a block]
+  int64_t q_stride, score_stride, out_stride, live_stride;  // from one tile to the next
+
+  StripScratch(const PrefillLayout& layout, int64_t dk, int64_t dv, std::byte* at) {
+    Carver carve(at);
+    q = carve.take<float>(layout.query_floats);
+    scores = carve.take<float>(layout.score_floats);
+    out = carve.take<float>(layout.out_floats);
+    maxima = carve.take<float>(layout.row_floats);
+    sums = carve.take<float>(layout.row_floats);
+    row_max = carve.take<float>(layout.row_floats);
+    staging = carve.take<float>(layout.staging_floats);
+    live = carve.take<LiveTile>(layout.live_bytes / static_cast<int64_t>(sizeof(LiveTile)));
+    q_stride = kRows * round_up(dk, kCols);
+    score_stride = kRows * layout.block_keys;
+    out_stride = kRows * round_up(dv, kCols);
+    live_stride = layout.block_keys / kCols;
+  }
+};
+
+// Which panels of keys [begin, end) the strip's tiles see, and how.
+HWY_INLINE PanelRange find_live(const Rows& rows, const Forward& p, int64_t begin, int64_t end,
+                                const StripScratch& scratch) {
+  const int64_t panels = (end - begin + kCols - 1) / kCols;
+  PanelRange range{panels, 0};
+  int64_t t = 0;
+  for (int64_t row = 0; row < rows.count; row += kRows, ++t) {
+    LiveTile* live = scratch.live + t * scratch.live_stride;
+    const PanelRange found = live_panels(p, rows.batch, rows.head, rows.begin + row,
+                                         HWY_MIN(kRows, rows.count - row), begin, end, kCols, live);
+    range.begin = HWY_MIN(range.begin, found.begin);
+    range.end = HWY_MAX(range.end, found.end);
+  }
+  return range;
+}
+
+// Logits (in units of log2) of the live tiles and the running maximum of each row.
+HWY_INLINE void score_panels(const LogitRule& rule, const Rows& rows, const Forward& p, const Panels& panels,
+                             int64_t block, PanelRange range, const StripScratch& s) {
+  const D d;
+  const int64_t features = p.q.size[3];
+  for (int64_t panel = range.begin; panel < range.end; ++panel) {
+    const int64_t key = block + panel * kCols;
+    const float* keys = panels.keys + key * features;
+    int64_t t = 0;
+    for (int64_t row = 0; row < rows.count; row += kRows, ++t) {
+      const LiveTile live = s.live[t * s.live_stride + panel];
+      if (live.begin == live.end) continue;
+      float* tile = s.scores + t * s.score_stride + panel * kTile;
+      float* maxima = s.maxima + t * kRows * kLanes;
+      const float* q = s.q + t * s.q_stride;
+      Accumulators acc;
+      zero(d, acc);
+      for (int64_t f = 0; f < features; f += kCols)
+        multiply_add(d, q + f * kRows, keys + f * kCols, HWY_MIN(kCols, features - f), acc);
+      if (rule.plain && live.full && live.end - live.begin == kCols) {
+        store(d, acc, tile);
+#pragma GCC unroll 16
+        for (int64_t r = 0; r < kRows; ++r) {
+          Vec m = hn::Load(d, maxima + r * kLanes);
+#pragma GCC unroll 4
+          for (int64_t n = 0; n < kVecs; ++n) m = hn::Max(m, acc.v[r][n]);
+          hn::Store(m, d, maxima + r * kLanes);
+        }
+      } else {
+        store(d, acc, tile);
+        finish_logits(rule, p, rows.batch, rows.head, rows.begin + row, HWY_MIN(kRows, rows.count - row), key,
+                      live, tile);
+        for (int64_t r = 0; r < kRows; ++r) {
+          Vec m = hn::Load(d, maxima + r * kLanes);
+          for (int64_t n = 0; n < kVecs; ++n) m = hn::Max(m, hn::Load(d, tile + r * kCols + n * kLanes));
+          hn::Store(m, d, maxima + r * kLanes);
+        }
+      }
+    }
+  }
+}
+
+// Folds the block's maxima into the rows' and rescales what earlier blocks left.
+HWY_INLINE void raise_maxima(int64_t tiles, int64_t out_features, const StripScratch& s) {
+  const D d;
+  for (int64_t i = 0; i < tiles * kRows; ++i) {
+    const float before = s.row_max[i];
+    const float now = max_of_lanes(d, hn::Load(d, s.maxima + i * kLanes));
+    const float after = now > before ? now : before;
+    if (after == before) continue;
+    s.row_max[i] = after;
+    // -infinity before: the row had seen nothing, its sums are 0 and the factor is too.
+    const Vec factor = exp2(d, hn::Set(d, before - after));
+    hn::Store(hn::Mul(hn::Load(d, s.sums + i * kLanes), factor), d, s.sums + i * kLanes);
+    float* out = s.out + i / kRows * s.out_stride + i % kRows * kCols;
+    for (int64_t f = 0; f < out_features; f += kCols)
+      for (int64_t n = 0; n < kCols; n += kLanes) {
+        float* at = out + f * kRows + n;
+        hn::Store(hn::Mul(hn::Load(d, at), factor), d, at);
+      }
+  }
+}
+
+// Logits become weights 2^(logit - maximum); the sums of their rows grow.
+HWY_INLINE void exponentials(int64_t tile_index, PanelRange range, const StripScratch& s) {
+  const D d;
+  const LiveTile* live = s.live + tile_index * s.live_stride;
+  for (int64_t r = 0; r < kRows; ++r) {
+    const float maximum = s.row_max[tile_index * kRows + r];
+    // A row whose logits are all -infinity keeps them: 2^-infinity is 0.
+    const Vec m = hn::Set(d, maximum == -HUGE_VALF ? 0.0F : maximum);
+    float* sums = s.sums + (tile_index * kRows + r) * kLanes;
+    Vec sum = hn::Load(d, sums);
+    float* row = s.scores + tile_index * s.score_stride + r * kCols;
+    for (int64_t panel = range.begin; panel < range.end; ++panel) {
+      if (live[panel].begin == live[panel].end) continue;
+      float* at = row + panel * kTile;
+      Vec part = exp2(d, hn::Sub(hn::Load(d, at), m));
+      hn::Store(part, d, at);
+#pragma GCC unroll 4
+      for (int64_t n = 1; n < kVecs; ++n) {
+        const Vec weight = exp2(d, hn::Sub(hn::Load(d, at + n * kLanes), m));
+        hn::Store(weight, d, at + n * kLanes);
+        part = hn::Add(part, weight);
+      }
+      sum = hn::Add(sum, part);
+    }
+    hn::Store(sum, d, sums);
+  }
+}
+
+// out += weights times values, over one chunk of panels.
+HWY_INLINE void weigh_values(const Panels& panels, int64_t tile_index, int64_t block, PanelRange range,
+                             int64_t out_features, const StripScratch& s) {
+  const D d;
+  const LiveTile* live = s.live + tile_index * s.live_stride;
+  const float* weights = s.scores + tile_index * s.score_stride;
+  for (int64_t f = 0; f < out_features; f += kCols) {
+    const float* values = panels.values + f * panels.key_stride + block * kCols;
+    float* out = s.out + tile_index * s.out_stride + f * kRows;
+    Accumulators acc;
+    zero(d, acc);
+    for (int64_t panel = range.begin; panel < range.end; ++panel) {
+      // Clipped to the keys that some row of the tile sees: the diagonal costs what lies under it.
+      const LiveTile at = live[panel];
+      multiply_add(d, weights + panel * kTile + at.begin, values + (panel * kCols + at.begin) * kCols,
+                   at.end - at.begin, acc);
+    }
+#pragma GCC unroll 16
+    for (int64_t r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+      for (int64_t n = 0; n < kVecs; ++n) {
+        float* o = out + r * kCols + n * kLanes;
+        hn::Store(hn::Add(hn::Load(d, o), acc.v[r][n]), d, o);
+      }
+  }
+}
+
+// Packing replaced non-finite values by 0. The rows that see such a key get their share of it now; rows that
+// do not see it never touch it.
+inline HWY_NOINLINE void restore_nonfinite(const Rows& rows, const Forward& p, const Panels& panels,
+                                           int64_t tile_index, int64_t block, PanelRange range,
+                                           const StripScratch& s) {
+  const int64_t row = rows.begin + tile_index * kRows;
+  const int64_t count = HWY_MIN(kRows, rows.begin + rows.count - row);
+  for (int64_t panel = range.begin; panel < range.end; ++panel) {
+    const LiveTile live = s.live[tile_index * s.live_stride + panel];
+    for (int64_t c = live.begin; c < live.end; ++c) {
+      const int64_t key = block + panel * kCols + c;
+      if ((panels.nonfinite[key / 64] >> (key % 64) & 1) == 0) continue;
+      for (int64_t r = 0; r < count; ++r) {
+        if (!sees(p, rows.batch, rows.head, row + r, key)) continue;
+        const float weight = s.scores[tile_index * s.score_stride + panel * kTile + r * kCols + c];
+        for (int64_t f = 0; f < p.v.size[3]; ++f) {
+          const float value = element(p.v, rows.batch, rows.head / (p.q.size[1] / p.k.size[1]), key, f);
+          if (value - value == 0.0F) continue;
+          s.out[tile_index * s.out_stride + f / kCols * kTile + r * kCols + f % kCols] += weight * value;
+        }
+      }
+    }
+  }
+}
+
+HWY_INLINE bool any_nonfinite(const Panels& panels, int64_t begin, int64_t end) {
+  uint64_t any = 0;
+  for (int64_t word = begin / 64; word * 64 < end; ++word) any |= panels.nonfinite[word];
+  return any != 0;
+}
+
+// Computes rows [rows.begin, rows.begin + rows.count) of out and lse. A row's arithmetic depends on nothing
+// but its own q, the keys and values, and where blocks of keys begin: bits do not change with the strip
+// around it.
+template <class T>
+void run_strip(const Forward& p, const LogitRule& rule, const PrefillLayout& layout, const Rows& rows,
+               const Panels& panels, const StripScratch& s) {
+  const D d;
+  const int64_t tiles = (rows.count + kRows - 1) / kRows;
+  const int64_t features = p.q.size[3];
+  const int64_t out_features = p.v.size[3];
+  const int64_t key_count = p.k.size[2];
+  const View<const T> q = p.q.as<const T>();
+
+  for (int64_t i = 0; i < tiles * s.q_stride; ++i) s.q[i] = 0.0F;
+  for (int64_t r = 0; r < rows.count; ++r)
+    pack_query(q.at(rows.batch, rows.head, rows.begin + r), q.stride[3], features, rule.query_factor,
+               r % kRows, s.q + r / kRows * s.q_stride);
+  for (int64_t i = 0; i < tiles * s.out_stride; ++i) s.out[i] = 0.0F;
+  for (int64_t i = 0; i < tiles * kRows * kLanes; ++i) s.sums[i] = 0.0F;
+  for (int64_t i = 0; i < tiles * kRows; ++i) s.row_max[i] = -HUGE_VALF;
+
+  for (int64_t block = 0; block < key_count; block += layout.block_keys) {
+    const int64_t end = HWY_MIN(block + layout.block_keys, key_count);
+    const PanelRange range = find_live(rows, p, block, end, s);
+    if (range.begin >= range.end) continue;
+    for (int64_t i = 0; i < tiles * kRows * kLanes; ++i) s.maxima[i] = -HUGE_VALF;
+    score_panels(rule, rows, p, panels, block, range, s);
+    raise_maxima(tiles, out_features, s);
+    constexpr int64_t kChunkPanels = kKeyChunk / kCols;
+    for (int64_t begin = range.begin; begin < range.end;) {
+      const PanelRange chunk{begin, HWY_MIN((begin / kChunkPanels + 1) * kChunkPanels, range.end)};
+      const bool restore =
+          any_nonfinite(panels, block + chunk.begin * kCols, HWY_MIN(block + chunk.end * kCols, key_count));
+      for (int64_t t = 0; t < tiles; ++t) {
+        exponentials(t, chunk, s);
+        weigh_values(panels, t, block, chunk, out_features, s);
+        if (HWY_UNLIKELY(restore)) restore_nonfinite(rows, p, panels, t, block, chunk, s);
+      }
+      begin = chunk.end;
+    }
+  }
+
+  for (int64_t r = 0; r < rows.count; ++r) {
+    const int64_t row = rows.begin + r;
+    const float sum = sum_of_lanes(d, hn::Load(d, s.sums + r * kLanes));
+    const float factor = close_row(p, rows.batch, rows.head, row, s.row_max[r], sum);
+    float* out = s.out + r / kRows * s.out_stride + r % kRows * kCols;
+    for (int64_t f = 0; f < out_features; f += kCols)
+      store_out(p.out, rows.batch, rows.head, row, f, HWY_MIN(kCols, out_features - f), factor,
+                out + f * kRows);
+  }
+}
+
+}  // namespace regard::kernel::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // toggle guard

@@ -1,0 +1,55 @@
+// The register tile: one product kernel for both halves of attention. q k^T and p v differ in their operands
+// only.
+#if defined(REGARD_KERNEL_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef REGARD_KERNEL_TILE_INL_H_
+#undef REGARD_KERNEL_TILE_INL_H_
+#else
+#define REGARD_KERNEL_TILE_INL_H_
+#endif
+
+#include "regard/kernel/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace regard::kernel::HWY_NAMESPACE {
+
+// Accumulators of a tile. Every loop over them is unrolled, so they live in registers.
+struct Accumulators {
+  Vec v[kRows][kVecs];
+};
+
+HWY_INLINE void zero(D d, Accumulators& acc) {
+#pragma GCC unroll 16
+  for (int64_t r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+    for (int64_t n = 0; n < kVecs; ++n) acc.v[r][n] = hn::Zero(d);
+}
+
+// acc[r][n] += sum over k < depth of a[r * kCols + k] * b[k * kCols + n], k ascending: an element's sum does
+// not depend on its row or column in the tile. a: a stored tile (row-major [kRows][kCols]), depth <= kCols.
+HWY_INLINE void multiply_add(D d, const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, int64_t depth,
+                             Accumulators& acc) {
+#pragma GCC unroll 4
+  for (int64_t k = 0; k < depth; ++k) {
+    Vec row[kVecs];
+#pragma GCC unroll 4
+    for (int64_t n = 0; n < kVecs; ++n) row[n] = hn::Load(d, b + k * kCols + n * kLanes);
+#pragma GCC unroll 16
+    for (int64_t r = 0; r < kRows; ++r) {
+      const Vec x = hn::Set(d, a[r * kCols + k]);
+#pragma GCC unroll 4
+      for (int64_t n = 0; n < kVecs; ++n) acc.v[r][n] = hn::MulAdd(x, row[n], acc.v[r][n]);
+    }
+  }
+}
+
+HWY_INLINE void store(D d, const Accumulators& acc, float* HWY_RESTRICT tile) {
+#pragma GCC unroll 16
+  for (int64_t r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+    for (int64_t n = 0; n < kVecs; ++n) hn::Store(acc.v[r][n], d, tile + r * kCols + n * kLanes);
+}
+
+}  // namespace regard::kernel::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // toggle guard
