@@ -419,7 +419,7 @@ def make_npz():
     add("cut.npz", good[:-10], "zip archive")
     add("cut_front.npz", good[20:], "neither")
     broken = bytearray(npz([("q.npy", array)], zipfile.ZIP_STORED))
-    broken[broken.find(b"NUMPY") + 80] ^= 1
+    broken[broken.find(b"NUMPY") + 70] ^= 1  # inside the numbers
     add("crc.npz", bytes(broken), "damaged")
     broken = bytearray(good)
     broken[45] ^= 0xff

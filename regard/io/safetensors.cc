@@ -41,10 +41,8 @@ std::string known_dtypes() {
   return names;
 }
 
-struct Entry {
-  std::string name;
-  Type type = Type::f32;
-  std::vector<int64_t> shape;
+// Where a tensor lies in the data.
+struct Range {
   uint64_t begin = 0;
   uint64_t end = 0;
 };
@@ -54,21 +52,22 @@ struct Entry {
 class HeaderReader final : public JsonEvents {
  public:
   using JsonEvents::JsonEvents;
-  std::vector<Entry> entries;
+  std::vector<Tensor> tensors;  // without their bytes
+  std::vector<Range> ranges;    // one a tensor
   std::map<std::string, std::string> metadata;
   std::vector<std::string> notes;
 
  private:
   enum class Field { none, dtype, shape, offsets, unknown };
 
-  void on_null() override { value("null"); }
-  void on_bool(bool) override { value("a truth value"); }
+  void on_null() override { misplaced("null", depth()); }
+  void on_bool(bool) override { misplaced("a truth value", depth()); }
   void on_integer(int64_t) override { number(std::nullopt); }
   void on_unsigned(uint64_t number_value) override { number(number_value); }
   void on_float(double) override { number(std::nullopt); }
 
   void on_string(std::string& text) override {
-    if (in_metadata_) {
+    if (in_metadata_ && depth() == 2) {
       if (!metadata.try_emplace(key_, text).second)
         refuse("metadata key " + io::quoted(key_) + " is given twice");
     } else if (depth() == 2 && field_ == Field::dtype) {
@@ -77,9 +76,9 @@ class HeaderReader final : public JsonEvents {
       if (dtype == kDtypes.end()) {
         refuse(tensor() + " has dtype " + io::quoted(text) + "; Regard reads " + known_dtypes());
       }
-      entries.back().type = dtype->type;
+      tensors.back().type = dtype->type;
     } else {
-      value("a string");
+      misplaced("a string", depth());
     }
   }
 
@@ -105,8 +104,7 @@ class HeaderReader final : public JsonEvents {
   }
 
   void on_object_begin() override {
-    if (depth() == 1 || (depth() == 2)) return;
-    value("an object");
+    if (depth() > 2) misplaced("an object", depth() - 1);
   }
 
   void on_object_end() override {
@@ -123,7 +121,7 @@ class HeaderReader final : public JsonEvents {
   void on_array_begin() override {
     if (depth() == 1) refuse("the header is an array; it must be an object");
     if (depth() == 3 && !in_metadata_ && (field_ == Field::shape || field_ == Field::offsets)) return;
-    value("an array");
+    misplaced("an array", depth() - 1);
   }
   void on_array_end() override {}
 
@@ -133,8 +131,8 @@ class HeaderReader final : public JsonEvents {
              std::to_string(kMaxName) + " are allowed");
     }
     if (name.find('\0') != std::string::npos) refuse("tensor name " + io::quoted(name) + " holds a NUL");
-    entries.push_back({});
-    entries.back().name = std::move(name);
+    tensors.emplace_back().name = std::move(name);
+    ranges.emplace_back();
     field_ = Field::none;
     seen_.fill(false);
     offsets_ = 0;
@@ -142,29 +140,30 @@ class HeaderReader final : public JsonEvents {
 
   void number(std::optional<uint64_t> whole) {
     if (depth() != 3 || in_metadata_ || (field_ != Field::shape && field_ != Field::offsets))
-      return value("a number");
+      return misplaced("a number", depth());
     if (field_ == Field::shape) {
       if (!whole || *whole > static_cast<uint64_t>(INT64_MAX)) {
         refuse(tensor() + " has a size that is not a whole number from 0 to 2^63-1");
       }
-      if (entries.back().shape.size() == kMaxDimensions) {
+      if (tensors.back().shape.size() == kMaxDimensions) {
         refuse(tensor() + " has more than " + std::to_string(kMaxDimensions) + " dimensions");
       }
-      entries.back().shape.push_back(static_cast<int64_t>(*whole));
+      tensors.back().shape.push_back(static_cast<int64_t>(*whole));
     } else {
       if (!whole) refuse(tensor() + " has a data offset that is not a whole number from 0 up");
-      if (offsets_ == 0) entries.back().begin = *whole;
-      if (offsets_ == 1) entries.back().end = *whole;
+      if (offsets_ == 0) ranges.back().begin = *whole;
+      if (offsets_ == 1) ranges.back().end = *whole;
       ++offsets_;
     }
   }
 
-  // A value where its kind does not belong; inside unknown fields anything goes.
-  void value(std::string_view kind) {
-    if (depth() == 0) refuse("the header is " + std::string(kind) + "; it must be an object");
+  // A value that does not belong where it stands, inside `level` containers; within unknown fields anything
+  // goes.
+  void misplaced(std::string_view kind, int level) {
+    if (level == 0) refuse("the header is " + std::string(kind) + "; it must be an object");
     if (in_metadata_) {
-      refuse(depth() >= 2 ? "metadata " + io::quoted(key_) + " must be a string"
-                          : "__metadata__ must be an object");
+      refuse(level >= 2 ? "metadata " + io::quoted(key_) + " must be a string"
+                        : "__metadata__ must be an object");
     }
     if (field_ == Field::unknown) return;
     if (field_ == Field::none) refuse(tensor() + " must be an object");
@@ -172,7 +171,7 @@ class HeaderReader final : public JsonEvents {
     refuse(tensor() + " has " + std::string(kind) + " in " + std::string(names[static_cast<size_t>(field_)]));
   }
 
-  std::string tensor() const { return "tensor " + io::quoted(entries.back().name); }
+  std::string tensor() const { return "tensor " + io::quoted(tensors.back().name); }
 
   bool in_metadata_ = false;
   bool seen_metadata_ = false;
@@ -183,38 +182,42 @@ class HeaderReader final : public JsonEvents {
 };
 
 // Every tensor must be as long as its type and shape say, and together they must tile the data without holes.
-void check_layout(const std::vector<Entry>& entries, uint64_t data_size, const std::string& source) {
-  for (const Entry& entry : entries) {
-    const std::string tensor = "tensor " + io::quoted(entry.name);
+void check_layout(const std::vector<Tensor>& tensors, const std::vector<Range>& ranges, uint64_t data_size,
+                  const std::string& source) {
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const auto [begin, end] = ranges[i];
     int64_t bytes = 0;
-    if (!count_bytes(entry.type, entry.shape, bytes)) fail(source, tensor + " has too many elements");
-    if (entry.begin > entry.end) {
-      fail(source, tensor + " ends at " + std::to_string(entry.end) + ", before it begins at " +
-                       std::to_string(entry.begin));
+    if (count_bytes(tensors[i].type, tensors[i].shape, bytes) && begin <= end && end <= data_size &&
+        end - begin == static_cast<uint64_t>(bytes)) {
+      continue;
     }
-    if (entry.end > data_size) {
-      fail(source, tensor + " ends at byte " + std::to_string(entry.end) +
+    const std::string tensor = "tensor " + io::quoted(tensors[i].name);
+    if (!count_bytes(tensors[i].type, tensors[i].shape, bytes))
+      fail(source, tensor + " has too many elements");
+    if (begin > end) {
+      fail(source,
+           tensor + " ends at " + std::to_string(end) + ", before it begins at " + std::to_string(begin));
+    }
+    if (end > data_size) {
+      fail(source, tensor + " ends at byte " + std::to_string(end) +
                        " of the data, but the file holds only " + std::to_string(data_size));
     }
-    if (entry.end - entry.begin != static_cast<uint64_t>(bytes)) {
-      fail(source, tensor + " has " + std::to_string(entry.end - entry.begin) +
-                       " bytes; its dtype and shape need " + std::to_string(bytes));
-    }
+    fail(source, tensor + " has " + std::to_string(end - begin) + " bytes; its dtype and shape need " +
+                     std::to_string(bytes));
   }
-  std::vector<size_t> order(entries.size());
+  std::vector<size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return std::pair(entries[a].begin, entries[a].end) < std::pair(entries[b].begin, entries[b].end);
+    return std::pair(ranges[a].begin, ranges[a].end) < std::pair(ranges[b].begin, ranges[b].end);
   });
-  uint64_t end = 0;
+  uint64_t next = 0;
   for (const size_t i : order) {
-    const Entry& entry = entries[i];
-    const char* wrong = entry.begin < end ? " overlaps the one before it" : " leaves a hole before it";
-    if (entry.begin != end) fail(source, "tensor " + io::quoted(entry.name) + wrong);
-    end = entry.end;
+    const char* wrong = ranges[i].begin < next ? " overlaps the one before it" : " leaves a hole before it";
+    if (ranges[i].begin != next) fail(source, "tensor " + io::quoted(tensors[i].name) + wrong);
+    next = ranges[i].end;
   }
-  if (end != data_size) {
-    fail(source, std::to_string(data_size - end) + " bytes follow the last tensor; none may");
+  if (next != data_size) {
+    fail(source, std::to_string(data_size - next) + " bytes follow the last tensor; none may");
   }
 }
 
@@ -250,19 +253,18 @@ Safetensors Safetensors::parse(std::span<const std::byte> bytes, std::string sou
   result.source_ = std::move(source);
   result.metadata_ = std::move(reader.metadata);
   result.notes_ = std::move(reader.notes);
+  result.tensors_ = std::move(reader.tensors);
   // Names first: the same tensor twice would otherwise be reported as an overlap.
-  result.tensors_.reserve(reader.entries.size());
-  result.by_name_.reserve(reader.entries.size());
-  for (Entry& entry : reader.entries) result.tensors_.push_back({entry.name, entry.type, entry.shape, {}});
+  result.by_name_.reserve(result.tensors_.size());
   for (size_t i = 0; i < result.tensors_.size(); ++i) {
     if (!result.by_name_.emplace(result.tensors_[i].name, i).second) {
       fail(result.source_, "duplicate tensor " + io::quoted(result.tensors_[i].name));
     }
   }
-  check_layout(reader.entries, data.size(), result.source_);
+  check_layout(result.tensors_, reader.ranges, data.size(), result.source_);
   for (size_t i = 0; i < result.tensors_.size(); ++i) {
-    const Entry& entry = reader.entries[i];
-    result.tensors_[i].bytes = data.subspan(entry.begin, entry.end - entry.begin);
+    const auto [begin, end] = reader.ranges[i];
+    result.tensors_[i].bytes = data.subspan(begin, end - begin);
   }
   return result;
 }
