@@ -43,7 +43,7 @@ struct EncodeOptions {
   // Whether special tokens written in the text become those tokens. Default: as the model's own tokenizer
   // does (WordPiece and byte-level BPE: yes). Unigram: no, so that a text from outside cannot insert </s> or
   // <pad>.
-  std::optional<bool> parse_special;
+  std::optional<bool> parse_special = std::nullopt;
   // At most so many tokens, special ones included; what is cut is counted. 0: no limit. A pair is cut as
   // "longest first".
   size_t max_length = 0;

@@ -1,0 +1,123 @@
+#include "regard/text/unigram.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "regard/io/error.h"
+#include "regard/text/utf8.h"
+
+namespace regard::text {
+namespace {
+
+constexpr char32_t kMark = 0x2581;
+constexpr std::string_view kMarkBytes = "\xE2\x96\x81";
+
+}  // namespace
+
+Unigram::Unigram(TokenizerParts parts, UnigramConfig config)
+    : Tokenizer(std::move(parts)), config_(std::move(config)) {
+  const Vocabulary& vocabulary = parts_.vocabulary;
+  if (!parts_.ids.unk) io::fail(vocabulary.source(), "the vocabulary has no token for unknown characters");
+  const TokenId unknown = *parts_.ids.unk;
+  std::vector<UnigramPiece> plain, specials;
+  for (size_t id = 0; id < config_.scores.size(); ++id) {
+    if (!vocabulary.has(TokenId(id)) || TokenId(id) == unknown) continue;
+    const std::string_view piece = vocabulary.piece(TokenId(id));
+    if (!piece.empty())
+      (is_special(TokenId(id)) ? specials : plain).push_back({piece, TokenId(id), config_.scores[id]});
+  }
+  model_ = UnigramModel(plain, unknown, config_.unknown_score, config_.single_precision);
+  if (!config_.specials_as_pieces) return;
+  plain.insert(plain.end(), specials.begin(), specials.end());
+  model_with_specials_ = UnigramModel(plain, unknown, config_.unknown_score, config_.single_precision);
+}
+
+AlignedText Unigram::normalize(std::string_view text, size_t base) const {
+  if (config_.charsmap) return config_.charsmap->normalize(text, base);
+  AlignedText out;
+  for_each_code_point(text, [&](char32_t c, size_t at, size_t length) {
+    const Span source{base + at, base + at + length};
+    const auto found = config_.table.find(c);
+    if (found == config_.table.end()) return out.append(c, source);
+    for (const char32_t part : found->second) out.append(part, source);
+  });
+  return out;
+}
+
+AlignedText Unigram::mark_spaces(const AlignedText& text, size_t base) const {
+  std::string_view bytes = text.text();
+  size_t begin = 0, end = bytes.size();
+  if (config_.strip_right)
+    while (end > begin && bytes[end - 1] == ' ') --end;
+  if (config_.strip_left)
+    while (begin < end && bytes[begin] == ' ') ++begin;
+  bytes = bytes.substr(0, end);
+  AlignedText out;
+  if (begin == end && !config_.keep_empty) return out;
+  if (config_.prefix_space &&
+      (begin == end || (bytes[begin] != ' ' && !bytes.substr(begin).starts_with(kMarkBytes))))
+    out.append(kMark, {base, base});
+  while (begin < end) {
+    const CodePoint c = decode_valid(bytes, begin);
+    const size_t after = begin + c.length;
+    const bool repeats = c.value == ' ' && config_.collapse_spaces && after < end && bytes[after] == ' ';
+    // Of a run of spaces the last one stays, which is the one that touches the word.
+    if (!repeats) out.append(c.value == ' ' ? kMark : c.value, text.source(begin, after));
+    begin = after;
+  }
+  return out;
+}
+
+void Unigram::encode_plain(std::string_view text, size_t base, bool parse_special, Encoding& out) const {
+  const AlignedText marked = mark_spaces(normalize(text, base), base);
+  const UnigramModel& model = parse_special && model_with_specials_ ? *model_with_specials_ : model_;
+  const std::string_view bytes = marked.text();
+  for (size_t begin = 0; begin < bytes.size();) {
+    const size_t end =
+        config_.split_words ? std::min(bytes.find(kMarkBytes, begin + 1), bytes.size()) : bytes.size();
+    if (config_.drop_spaces && bytes.substr(begin, end - begin) == kMarkBytes) {
+      begin = end;
+      continue;
+    }
+    bool after_unknown = false;
+    for (const UnigramToken& token : model.best_path(bytes.substr(begin, end - begin))) {
+      Span span{begin + token.span.begin, begin + token.span.end};
+      const bool marks = bytes.substr(span.begin).starts_with(kMarkBytes);
+      if (marks && span.end - span.begin > kMarkBytes.size()) span.begin += kMarkBytes.size();
+      const Span source = marked.source(span.begin, span.end);
+      const bool is_unknown = token.id == *parts_.ids.unk;
+      if (is_unknown && after_unknown && config_.fuse_unknown) {
+        out.offsets.back().end = source.end;
+      } else {
+        push(out, token.id, source, !marks && span.begin > 0 && !out.empty() && !out.special.back());
+      }
+      after_unknown = is_unknown;
+    }
+    begin = end;
+  }
+}
+
+void Unigram::append_bytes(TokenId id, bool first, std::string& out) const {
+  std::string_view piece = piece_of(id);
+  if (first && piece.starts_with(kMarkBytes)) piece.remove_prefix(kMarkBytes.size());
+  while (!piece.empty()) {
+    const size_t mark = std::min(piece.find(kMarkBytes), piece.size());
+    out += piece.substr(0, mark);
+    piece.remove_prefix(mark);
+    if (piece.empty()) break;
+    out += ' ';
+    piece.remove_prefix(kMarkBytes.size());
+  }
+}
+
+std::optional<TokenId> Unigram::find_forced(std::string_view piece, bool first) const {
+  if (first)
+    if (const auto marked = id_of(std::string(kMarkBytes) + std::string(piece))) return marked;
+  return id_of(piece);
+}
+
+bool Unigram::piece_continues(std::string_view piece) const {
+  return !piece.starts_with(kMarkBytes);
+}
+
+}  // namespace regard::text

@@ -1,0 +1,59 @@
+// Unigram tokenizers in the style of XLM-R: normalised text, U+2581 for each space, the most probable pieces.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "regard/text/aligned_text.h"
+#include "regard/text/charsmap.h"
+#include "regard/text/tokenizer.h"
+#include "regard/text/unigram_model.h"
+
+namespace regard::text {
+
+struct UnigramConfig {
+  // Normalisation: single code points by a table, or strings by a SentencePiece map; one of them or none.
+  std::unordered_map<char32_t, std::u32string> table;
+  std::optional<Charsmap> charsmap;
+  bool collapse_spaces = true;                   // runs of spaces become one
+  bool strip_left = false, strip_right = false;  // spaces at the ends of the text go
+  bool prefix_space = true;                      // a space in front of a text that begins with none
+  bool keep_empty = false;                       // a text that normalises to nothing still gets that space
+  // Words (each from its U+2581 on) are cut one by one; otherwise the text as a whole.
+  bool split_words = true;
+  bool drop_spaces = false;  // spaces only part words: one at the end is no piece
+  bool fuse_unknown = true;  // neighbouring unknown characters of a word are one unknown token
+  bool single_precision = false;
+  // With parse_special, special tokens are found among the pieces when the text is cut, not before.
+  bool specials_as_pieces = false;
+  std::vector<double> scores;  // log-probabilities by id
+  double unknown_score = 0;    // of one character that no piece covers
+};
+
+class Unigram final : public Tokenizer {
+ public:
+  // Throws io::Error where parts.ids.unk is missing.
+  Unigram(TokenizerParts parts, UnigramConfig config);
+
+  std::string_view kind() const override { return "Unigram"; }
+  void append_bytes(TokenId id, bool first, std::string& out) const override;
+
+ protected:
+  void encode_plain(std::string_view text, size_t base, bool parse_special, Encoding& out) const override;
+  bool parses_special_by_default() const override { return false; }
+  std::optional<TokenId> find_forced(std::string_view piece, bool first) const override;
+  bool piece_continues(std::string_view piece) const override;
+
+ private:
+  AlignedText normalize(std::string_view text, size_t base) const;
+  AlignedText mark_spaces(const AlignedText& text, size_t base) const;
+
+  UnigramConfig config_;
+  UnigramModel model_;
+  std::optional<UnigramModel> model_with_specials_;
+};
+
+}  // namespace regard::text
