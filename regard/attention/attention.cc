@@ -61,8 +61,9 @@ Result attention(ConstAnyView q, ConstAnyView k, ConstAnyView v, const Spec& spe
   const kernel::Extents out_size{q.size[0], q.size[1], q.size[2], v.size[3]};
   const kernel::Extents lse_size{q.size[0], q.size[1], q.size[2], 1};
   Result result;
+  const int64_t out_count = element_count("out", out_size);
   result.lse.resize(element_count("lse", lse_size));
-  result.out.resize(element_count("out", out_size));
+  result.out.resize(out_count);
   operands.out = View<float>(result.out.data(), out_size);
   operands.lse = View<float>(result.lse.data(), lse_size);
   attention(spec, operands, parallel);

@@ -101,10 +101,12 @@ kernel::ConstAnyView Tensor::view() const {
 }
 
 std::string Sizes::to_string() const {
-  std::string text;
-  for (const int64_t size : {B, Hq, Hkv, Lq, Lk, Dk, Dv})
-    text += (text.empty() ? "" : " ") + std::to_string(size);
-  return "B Hq Hkv Lq Lk Dk Dv = " + text;
+  std::string text = "B Hq Hkv Lq Lk Dk Dv =";
+  for (const int64_t size : {B, Hq, Hkv, Lq, Lk, Dk, Dv}) {
+    text += ' ';
+    text += std::to_string(size);
+  }
+  return text;
 }
 
 Problem::Problem(const Sizes& sizes, uint64_t seed, DType dtype, Layout layout, float amplitude)

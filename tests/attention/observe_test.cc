@@ -1,0 +1,183 @@
+#include "regard/attention/observe.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "regard/attention/attention.h"
+#include "regard/attention/reference.h"
+#include "tests/attention/problem.h"
+#include "tests/support/compare.h"
+
+namespace regard::attention {
+namespace {
+
+using testing::is_close;
+using testing::Problem;
+
+constexpr Observe kAll{
+    .entropy = true, .row_max = true, .column_sums = true, .top_k = 4, .block_rows = 24, .block_keys = 40};
+
+Observation observe_all(Problem& problem, kernel::Parallel& parallel = kernel::default_parallel()) {
+  const Operands operands = problem.operands();
+  attention(problem.spec, operands, parallel);
+  return observe(kAll, problem.spec, operands, operands.lse, parallel);
+}
+
+// Several row pieces and key tiles, GQA, a mask with holes, sinks.
+Problem large() {
+  Problem problem({.B = 2, .Hq = 4, .Hkv = 2, .Lq = 300, .Lk = 1100, .Dk = 16, .Dv = 4}, 1);
+  problem.spec.mask = Mask::window(600, 20, Align::bottom_right);
+  problem.add_dense_mask({1, 1, 300, 1100}, 0.6);
+  std::fill(problem.mask.begin() + 5 * 1100, problem.mask.begin() + 6 * 1100, 0);  // row 5 sees nothing
+  problem.add_sinks();
+  return problem;
+}
+
+TEST(Observe, EqualsStatisticsOfTheMaterialisedWeights) {
+  Problem problem = large();
+  const Observation seen = observe_all(problem);
+  const Reference plain = reference(problem.spec, problem.operands());
+  const testing::Bound bound = testing::float32_bound(testing::largest_finite(plain.logits));
+  EXPECT_TRUE(is_close(seen.entropy, plain.entropy, bound, 1.0));
+  EXPECT_TRUE(is_close(seen.column_sums, plain.column_sums, bound));
+  const int64_t rows = 2 * 4 * 300;
+  const int64_t across = (1100 + 39) / 40;
+  const int64_t down = (300 + 23) / 24;
+  std::vector<double> row_max(rows, -INFINITY);
+  std::vector<double> top(rows * 4, 0.0);
+  std::vector<double> sink(rows, 1.0);
+  std::vector<double> mean(8 * down * across, 0.0);
+  std::vector<double> highest(8 * down * across, 0.0);
+  for (int64_t row = 0; row < rows; ++row) {
+    const double* p = plain.weights.data() + row * 1100;
+    std::vector<int64_t> order(1100);
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return p[a] > p[b]; });
+    for (int64_t n = 0; n < 4; ++n) top[row * 4 + n] = p[order[n]];
+    const int64_t block_row = row / 300 * down + row % 300 / 24;
+    for (int64_t j = 0; j < 1100; ++j) {
+      row_max[row] = std::max(row_max[row], plain.logits[row * 1100 + j]);
+      sink[row] -= p[j];
+      mean[block_row * across + j / 40] += p[j];
+      highest[block_row * across + j / 40] = std::max(highest[block_row * across + j / 40], p[j]);
+    }
+  }
+  for (int64_t block = 0; block < static_cast<int64_t>(mean.size()); ++block) {
+    const int64_t height = std::min<int64_t>(24, 300 - block / across % down * 24);
+    mean[block] /= static_cast<double>(height * std::min<int64_t>(40, 1100 - block % across * 40));
+  }
+  EXPECT_TRUE(is_close(seen.row_max, row_max, bound));
+  EXPECT_TRUE(is_close(seen.top_weights, top, bound));
+  EXPECT_TRUE(is_close(seen.sink_mass, sink, bound));
+  EXPECT_TRUE(is_close(seen.block_mean, mean, bound, 1e-6));
+  EXPECT_TRUE(is_close(seen.block_max, highest, bound));
+  for (int64_t row = 0; row < rows; ++row) {  // each key carries the weight that is said of it
+    for (int64_t n = 0; n < 4; ++n) {
+      const int64_t key = seen.top_keys[row * 4 + n];
+      if (row % 300 == 5) {
+        EXPECT_EQ(key, -1);
+      } else {
+        ASSERT_GE(key, 0);
+        ASSERT_NEAR(plain.weights[row * 1100 + key], seen.top_weights[row * 4 + n], bound.max);
+      }
+    }
+  }
+}
+
+TEST(Observe, AnEmptyRowHasNoEntropyNoMaximumAndNoKeys) {
+  Problem problem = large();
+  problem.sinks = {};
+  const Observation seen = observe_all(problem);
+  EXPECT_EQ(seen.entropy[5], 0.0F);
+  EXPECT_EQ(seen.row_max[5], -INFINITY);
+  EXPECT_EQ(seen.top_keys[20], -1);
+  EXPECT_EQ(seen.top_weights[20], 0.0F);
+  EXPECT_TRUE(seen.sink_mass.empty());
+}
+
+TEST(Observe, ColumnSumsAddUpToTheRowsThatSeeSomething) {
+  Problem problem = large();
+  problem.sinks = {};
+  const Observation seen = observe_all(problem);
+  for (int64_t head = 0; head < 8; ++head) {
+    double sum = 0;
+    for (int64_t j = 0; j < 1100; ++j) sum += seen.column_sums[head * 1100 + j];
+    EXPECT_NEAR(sum, 299, 1e-3);  // row 5 sees nothing
+  }
+}
+
+TEST(Observe, UniformCausalAttentionHasTheKnownNumbers) {
+  Problem problem({.Lq = 4, .Lk = 4, .Dk = 2, .Dv = 1}, 2);
+  problem.q.fill(0);
+  problem.spec.mask = Mask::causal(Align::top_left);
+  const Observation seen = observe_all(problem);
+  EXPECT_TRUE(is_close(seen.column_sums, {2.0833333, 1.0833333, 0.5833333, 0.25}, {1e-6, 1e-6}));
+  for (int64_t i = 0; i < 4; ++i) {
+    EXPECT_NEAR(seen.entropy[i], std::log(i + 1.0), 1e-6);
+    for (int64_t n = 0; n < 4; ++n) {  // ties: lowest key first
+      EXPECT_EQ(seen.top_keys[i * 4 + n], n <= i ? n : -1);
+      EXPECT_NEAR(seen.top_weights[i * 4 + n], n <= i ? 1.0 / (i + 1.0) : 0.0, 1e-6);
+    }
+  }
+}
+
+TEST(Observe, EntropyOfAOneHotRowIsZeroNotNaN) {
+  Problem problem({.Lk = 30, .Dk = 1, .Dv = 1}, 3);
+  problem.q.fill(60);
+  for (int64_t j = 0; j < 30; ++j) problem.k.set(0, 0, j, 0, j == 11 ? 120.0F : -120.0F);
+  const Operands operands = problem.operands();
+  attention(problem.spec, operands);
+  const Observation seen = observe({.entropy = true, .top_k = 2}, problem.spec, operands, operands.lse);
+  EXPECT_EQ(seen.entropy[0], 0.0F);
+  EXPECT_FALSE(std::signbit(seen.entropy[0]));
+  EXPECT_EQ(seen.top_keys[0], 11);
+  EXPECT_EQ(seen.top_keys[1], 0) << "order is kept where weights are too small for float32";
+}
+
+TEST(Observe, NonFiniteMaskedKeysHaveNoInfluence) {
+  Problem problem({.Lq = 20, .Lk = 50, .Dk = 4, .Dv = 1}, 4);
+  problem.spec.mask = Mask::key_lengths();
+  problem.lengths = {44};
+  const Observation clean = observe_all(problem);
+  for (int64_t j = 44; j < 50; ++j) problem.k.set(0, 0, j, 0, std::numeric_limits<float>::quiet_NaN());
+  const Observation poisoned = observe_all(problem);
+  EXPECT_EQ(poisoned.entropy, clean.entropy);
+  EXPECT_EQ(poisoned.column_sums, clean.column_sums);
+  EXPECT_EQ(poisoned.top_keys, clean.top_keys);
+  EXPECT_EQ(poisoned.block_mean, clean.block_mean);
+}
+
+TEST(Observe, BitsDoNotDependOnTheNumberOfThreads) {
+  Problem problem = large();
+  kernel::Serial serial;
+  const Observation one = observe_all(problem, serial);
+  for (const int threads : {2, 3, 5}) {
+    kernel::ThreadPool pool(threads);
+    const Observation many = observe_all(problem, pool);
+    EXPECT_EQ(many.entropy, one.entropy);
+    EXPECT_EQ(many.column_sums, one.column_sums);
+    EXPECT_EQ(many.top_keys, one.top_keys);
+    EXPECT_EQ(many.top_weights, one.top_weights);
+    EXPECT_EQ(many.block_mean, one.block_mean);
+    EXPECT_EQ(many.block_max, one.block_max);
+  }
+}
+
+TEST(Observe, NeedsNoValuesAndComputesOnlyWhatIsAsked) {
+  Problem problem({.Lq = 5, .Lk = 6, .Dk = 3, .Dv = 2}, 5);
+  Operands operands = problem.operands();
+  attention(problem.spec, operands);
+  operands.v = {};
+  operands.out = {};
+  const Observation seen = observe({.entropy = true}, problem.spec, operands, operands.lse);
+  EXPECT_EQ(seen.entropy.size(), 5U);
+  EXPECT_TRUE(seen.column_sums.empty());
+  EXPECT_TRUE(seen.top_keys.empty());
+  EXPECT_TRUE(seen.block_mean.empty());
+  EXPECT_TRUE(seen.row_max.empty());
+}
+
+}  // namespace
+}  // namespace regard::attention
