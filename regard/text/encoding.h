@@ -24,7 +24,7 @@ struct Encoding {
   std::vector<std::string> pieces;  // as the vocabulary writes them: "##ing", "Ġthe", "▁the"
   std::vector<Span> offsets;        // into the text that text_index names; spaces in front are inside only
                                     // where the piece holds them (byte-level BPE)
-  std::vector<uint8_t> special;     // 1: a special token, added or written in the text
+  std::vector<uint8_t> special;  // 1: a special token, added or written in the text; an unknown word is none
   std::vector<uint8_t> continues;   // 1: no space (WordPiece: no word boundary) before it in the text
   std::vector<uint8_t> type_ids;    // segment ids as the model wants them
   std::vector<uint8_t> text_index;  // 0 first text, 1 second text of a pair

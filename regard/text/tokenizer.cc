@@ -36,14 +36,15 @@ bool Tokenizer::is_special(TokenId id) const {
 }
 
 void Tokenizer::push(Encoding& out, TokenId id, Span span, bool continues) const {
+  const bool is_unknown = parts_.ids.unk && id == *parts_.ids.unk;
   out.ids.push_back(id);
   out.pieces.push_back(parts_.vocabulary.piece(id));
   out.offsets.push_back(span);
-  out.special.push_back(is_special(id));
+  out.special.push_back(is_special(id) && !is_unknown);
   out.continues.push_back(continues);
   out.type_ids.push_back(0);
   out.text_index.push_back(0);
-  if (parts_.ids.unk && id == *parts_.ids.unk) ++out.unknown;
+  out.unknown += is_unknown;
 }
 
 Encoding Tokenizer::encode_text(std::string_view text, const EncodeOptions& options) const {
