@@ -19,6 +19,7 @@ constexpr uint64_t kLimit = 0xffffffff;  // sizes and offsets have 32 bits; this
 constexpr size_t kChunk = size_t{1} << 26;
 
 uint32_t crc_of(uint32_t crc, std::span<const std::byte> bytes) {
+  if (bytes.empty()) return crc;  // zlib takes a null pointer for the wish to start anew
   return static_cast<uint32_t>(::crc32_z(crc, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
