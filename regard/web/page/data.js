@@ -37,7 +37,9 @@ class Text {
   constructor(index, data) {
     Object.assign(this, data);
     this.index = index;
-    this.length = data.tokens.length;
+    this.tokens = data.tokens.map(([word, flags, gap]) => ({text: word, special: (flags & 1) > 0, punctuation: (flags & 2) > 0, gap}));
+    this.words = data.words.map(([word, flags, first, count]) => ({text: word, first, count, special: (flags & 1) > 0, punctuation: (flags & 2) > 0}));
+    this.length = this.tokens.length;
     this.headOf = new Map(data.grid.map((head) => [head.layer + '.' + head.head, head]));
     this.carriedOf = new Map(data.carried.map((head) => [head.layer + '.' + head.head, head]));
     // Is every single weight of every head here, exactly or rounded?

@@ -174,12 +174,12 @@ function translatePage() {
   }
 }
 
-// A weight or score with three significant digits, at most four decimals; never more than is known.
+// A weight or score with three decimals or so: float32 q and k give a score to about 1e-6 of its size.
 function digits(value) {
   if (value === 0) return '0';
   const size = Math.abs(value);
   if (size < 0.0005) return value.toExponential(1).replace('-', '−');
-  return value.toFixed(size < 0.1 ? 4 : size < 10 ? 3 : size < 100 ? 2 : 1).replace('-', '−');
+  return value.toFixed(size < 0.1 ? 4 : size < 100 ? 3 : 1).replace('-', '−');
 }
 const two = (value) => value.toFixed(2);
 const percent = (value) => (100 * value).toFixed(value < 0.0995 ? 1 : 0) + ' %';
