@@ -9,6 +9,10 @@ if(REGARD_SANITIZE)
   add_compile_options(-fsanitize=${REGARD_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${REGARD_SANITIZE})
 endif()
+if(REGARD_FUZZ)
+  # What the fuzzers call reports which branches it took.
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
 
 # regard_room(<name> [USES <target>...] [PRIVATE <target>...])
 function(regard_room name)
