@@ -3,17 +3,37 @@
 #include <stdexcept>
 #include <string>
 
-#include "regard/kernel/prefill.h"
+#include "regard/kernel/decode_layout.h"
+#include "regard/kernel/kernels.h"
 #include "regard/kernel/prefill_layout.h"
 
 namespace regard::kernel {
+namespace {
 
-ForwardTiling choose_forward_tiling(const Forward&) {
-  return {};
+// Up to so many query rows per key/value head, reading keys in place beats packing them into panels first
+// (docs/performance.md).
+constexpr int64_t kDecodeRows = 16;
+
+bool decodable(const Forward& p) {
+  return p.k.stride[3] == 1 && p.v.stride[3] == 1;
+}
+
+}  // namespace
+
+ForwardTiling choose_forward_tiling(const Forward& p) {
+  ForwardTiling tiling;
+  const int64_t kv_heads = p.k.size[1];
+  const int64_t rows = kv_heads > 0 ? p.q.size[1] / kv_heads * p.q.size[2] : 0;
+  if (decodable(p) && rows <= kDecodeRows) {
+    tiling.kind = ForwardTiling::Kind::decode;
+    tiling.split_keys = 512;
+  }
+  return tiling;
 }
 
 size_t forward_workspace(const Forward& problem, const ForwardTiling& tiling, int workers) {
-  return PrefillLayout(problem, tiling, workers).bytes(workers);
+  return tiling.kind == ForwardTiling::Kind::decode ? DecodeLayout(problem, tiling).bytes(workers)
+                                                    : PrefillLayout(problem, tiling, workers).bytes(workers);
 }
 
 void forward(const Forward& problem, const ForwardTiling& tiling, std::span<std::byte> workspace,
@@ -22,7 +42,13 @@ void forward(const Forward& problem, const ForwardTiling& tiling, std::span<std:
   if (workspace.size() < needed)
     throw std::invalid_argument("forward was given " + std::to_string(workspace.size()) +
                                 " bytes of workspace; it needs " + std::to_string(needed));
-  prefill(problem, tiling, workspace.data(), parallel);
+  if (tiling.kind == ForwardTiling::Kind::prefill)
+    return prefill(problem, tiling, workspace.data(), parallel);
+  if (!decodable(problem))
+    throw std::invalid_argument("the decode kernel needs k and v with feature stride 1, not " +
+                                std::to_string(problem.k.stride[3]) + " and " +
+                                std::to_string(problem.v.stride[3]));
+  decode(problem, tiling, workspace.data(), parallel);
 }
 
 }  // namespace regard::kernel

@@ -146,23 +146,24 @@ HWY_INLINE void pack_query(const T* from, int64_t stride, int64_t features, floa
     load_row(from + f * stride, stride, HWY_MIN(kCols, features - f), factor, to + f * kRows + r * kCols);
 }
 
-// Writes n features of one output row, times factor; `row` holds them as [kCols] floats.
+// Writes n features of one output row, times factor; `row` holds them as [kWidth] floats.
+template <int64_t kWidth>
 HWY_INLINE void store_out(const AnyView& out, int64_t batch, int64_t head, int64_t position, int64_t feature,
                           int64_t n, float factor, const float* HWY_RESTRICT row) {
   const D d;
   const int64_t stride = out.stride[3];
   const int64_t offset =
       batch * out.stride[0] + head * out.stride[1] + position * out.stride[2] + feature * stride;
-  HWY_ALIGN float scaled[kCols];
-  for (int64_t i = 0; i < kCols; i += kLanes)
+  HWY_ALIGN float scaled[kWidth];
+  for (int64_t i = 0; i < kWidth; i += kLanes)
     // Selected, not multiplied by 0: a row that sees nothing is 0.
     hn::Store(factor == 0.0F ? hn::Zero(d) : hn::Mul(hn::Load(d, row + i), hn::Set(d, factor)), d,
               scaled + i);
   switch (out.dtype) {
     case DType::f32: {
       float* to = static_cast<float*>(out.data) + offset;
-      if (stride == 1 && n == kCols) {
-        for (int64_t i = 0; i < kCols; i += kLanes) hn::StoreU(hn::Load(d, scaled + i), d, to + i);
+      if (stride == 1 && n == kWidth) {
+        for (int64_t i = 0; i < kWidth; i += kLanes) hn::StoreU(hn::Load(d, scaled + i), d, to + i);
       } else {
         for (int64_t i = 0; i < n; ++i) to[i * stride] = scaled[i];
       }

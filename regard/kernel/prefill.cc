@@ -1,4 +1,4 @@
-#include "regard/kernel/prefill.h"
+#include "regard/kernel/kernels.h"
 
 #include <cmath>
 #include <cstring>

@@ -93,10 +93,8 @@ HWY_INLINE void score_panels(const LogitRule& rule, const Rows& rows, const Forw
       float* maxima = s.maxima + t * kRows * kLanes;
       const float* q = s.q + t * s.q_stride;
       Accumulators acc;
-      zero(d, acc);
-      for (int64_t f = 0; f < features; f += kCols)
-        multiply_add(d, q + f * kRows, keys + f * kCols, HWY_MIN(kCols, features - f), acc);
-      if (rule.plain && live.full && live.end - live.begin == kCols) {
+      multiply_features(d, q, keys, 0, features, acc);
+      if (rule.plain && live.full && live.end - live.begin == kCols && features <= kFeatureChunk) {
         store(d, acc, tile);
 #pragma GCC unroll 16
         for (int64_t r = 0; r < kRows; ++r) {
@@ -107,6 +105,10 @@ HWY_INLINE void score_panels(const LogitRule& rule, const Rows& rows, const Forw
         }
       } else {
         store(d, acc, tile);
+        for (int64_t f = kFeatureChunk; f < features; f += kFeatureChunk) {
+          multiply_features(d, q, keys, f, features, acc);
+          add_to(d, acc, tile);
+        }
         finish_logits(rule, p, rows.batch, rows.head, rows.begin + row, HWY_MIN(kRows, rows.count - row), key,
                       live, tile);
         for (int64_t r = 0; r < kRows; ++r) {
@@ -185,13 +187,7 @@ HWY_INLINE void weigh_values(const Panels& panels, int64_t tile_index, int64_t b
       multiply_add(d, weights + panel * kTile + at.begin, values + (panel * kCols + at.begin) * kCols,
                    at.end - at.begin, acc);
     }
-#pragma GCC unroll 16
-    for (int64_t r = 0; r < kRows; ++r)
-#pragma GCC unroll 4
-      for (int64_t n = 0; n < kVecs; ++n) {
-        float* o = out + r * kCols + n * kLanes;
-        hn::Store(hn::Add(hn::Load(d, o), acc.v[r][n]), d, o);
-      }
+    add_to(d, acc, out);
   }
 }
 
@@ -274,8 +270,8 @@ void run_strip(const Forward& p, const LogitRule& rule, const PrefillLayout& lay
     const float factor = close_row(p, rows.batch, rows.head, row, s.row_max[r], sum);
     float* out = s.out + r / kRows * s.out_stride + r % kRows * kCols;
     for (int64_t f = 0; f < out_features; f += kCols)
-      store_out(p.out, rows.batch, rows.head, row, f, HWY_MIN(kCols, out_features - f), factor,
-                out + f * kRows);
+      store_out<kCols>(p.out, rows.batch, rows.head, row, f, HWY_MIN(kCols, out_features - f), factor,
+                       out + f * kRows);
   }
 }
 

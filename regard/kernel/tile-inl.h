@@ -49,6 +49,31 @@ HWY_INLINE void store(D d, const Accumulators& acc, float* HWY_RESTRICT tile) {
     for (int64_t n = 0; n < kVecs; ++n) hn::Store(acc.v[r][n], d, tile + r * kCols + n * kLanes);
 }
 
+// tile += acc.
+HWY_INLINE void add_to(D d, const Accumulators& acc, float* HWY_RESTRICT tile) {
+#pragma GCC unroll 16
+  for (int64_t r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+    for (int64_t n = 0; n < kVecs; ++n) {
+      float* at = tile + r * kCols + n * kLanes;
+      hn::Store(hn::Add(hn::Load(d, at), acc.v[r][n]), d, at);
+    }
+}
+
+// Features whose products are summed in one go. Longer heads are summed in parts: one sum of 576 products
+// would use up the error bound.
+constexpr int64_t kFeatureChunk = 128;
+
+// acc = q k^T over features [begin, min(begin + kFeatureChunk, features)). q: [Dk / kCols][kRows][kCols],
+// keys: a panel [Dk][kCols].
+HWY_INLINE void multiply_features(D d, const float* HWY_RESTRICT q, const float* HWY_RESTRICT keys,
+                                  int64_t begin, int64_t features, Accumulators& acc) {
+  zero(d, acc);
+  const int64_t end = HWY_MIN(begin + kFeatureChunk, features);
+  for (int64_t f = begin; f < end; f += kCols)
+    multiply_add(d, q + f * kRows, keys + f * kCols, HWY_MIN(kCols, end - f), acc);
+}
+
 }  // namespace regard::kernel::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

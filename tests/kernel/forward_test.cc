@@ -561,7 +561,7 @@ TEST_P(ForwardTest, BitsDoNotDependOnThreadsOrTime) {
 
 INSTANTIATE_TEST_SUITE_P(Kernels, ForwardTest,
                          ::testing::Combine(::testing::ValuesIn(runnable_targets()),
-                                            ::testing::Values(Kind::prefill)),
+                                            ::testing::Values(Kind::prefill, Kind::decode)),
                          [](const auto& info) {
                            return std::get<0>(info.param) +
                                   (std::get<1>(info.param) == Kind::prefill ? "_prefill" : "_decode");

@@ -11,4 +11,8 @@ namespace regard::kernel {
 // lse may not overlap the inputs. Lk == 0: every row is empty (out 0; lse -inf, or the sink).
 void prefill(const Forward& problem, const ForwardTiling& tiling, std::byte* workspace, Parallel& parallel);
 
+// ForwardTiling::Kind::decode. workspace: DecodeLayout::bytes(parallel.workers()), aligned to 64. k and v
+// need feature stride 1 and are read in place; otherwise as prefill().
+void decode(const Forward& problem, const ForwardTiling& tiling, std::byte* workspace, Parallel& parallel);
+
 }  // namespace regard::kernel
