@@ -85,7 +85,8 @@ Embeddings embed(const Loaded& loaded, std::span<const std::string> texts, const
       input.lengths.mutable_data_ptr<int64_t>()[row - begin] = static_cast<int64_t>(ids.size());
     }
     // Without padding there is no mask to look at.
-    if (tokens[static_cast<size_t>(order[static_cast<size_t>(begin)])] == longest) input.lengths = {};
+    if (tokens[static_cast<size_t>(order[static_cast<size_t>(begin)])] == longest)
+      input.lengths = at::Tensor();
     layer::Context context;
     const at::Tensor pooled = pool(loaded.model->hidden(input, context), input.lengths, pooling, normalize);
     for (int64_t row = begin; row < end; ++row) {

@@ -1,0 +1,224 @@
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <stdexcept>
+#include <vector>
+
+#include "regard/layer/attention.h"
+#include "regard/layer/basic.h"
+#include "regard/layer/kv_cache.h"
+#include "regard/layer/rope.h"
+#include "regard/layer/weight.h"
+
+namespace regard::layer {
+namespace {
+
+double difference(const at::Tensor& a, const at::Tensor& b) {
+  return (a - b).abs().max().item<double>();
+}
+
+// A weight whose rows are copied out of `dense` on use, as quantised ones are expanded.
+Weight expanded(const at::Tensor& dense) {
+  return Weight(dense.size(0), dense.size(1), [dense](int64_t begin, int64_t end, float* out) {
+    const at::Tensor rows = dense.narrow(0, begin, end - begin).contiguous();
+    std::copy_n(rows.const_data_ptr<float>(), rows.numel(), out);
+  });
+}
+
+TEST(Weight, ExpandedRowsMultiplyLikeDenseOnes) {
+  at::manual_seed(1);
+  for (const auto& [rows, columns] : {std::pair{1, 1}, {7, 33}, {100, 64}, {3000, 1500}}) {
+    const at::Tensor dense = at::randn({rows, columns});
+    const at::Tensor bias = at::randn({rows});
+    const Weight weight = expanded(dense);
+    for (const int64_t inputs : {1, 2, 8, 9, 40}) {
+      const at::Tensor x = at::randn({1, inputs, columns});
+      const at::Tensor want = Weight(dense).linear(x, bias);
+      EXPECT_EQ(weight.linear(x, bias).sizes(), want.sizes());
+      EXPECT_LE(difference(weight.linear(x, bias), want), 1e-6 * columns + 1e-5) << rows << " " << inputs;
+    }
+  }
+}
+
+TEST(Weight, GatherTakesRowsAndRefusesOthers) {
+  const at::Tensor dense = at::randn({5, 3});
+  const at::Tensor ids = at::tensor(std::vector<int64_t>{4, 0, 4, 2}).view({2, 2});
+  for (const Weight& weight : {Weight(dense), expanded(dense)}) {
+    EXPECT_TRUE(at::equal(weight.gather(ids), dense.index_select(0, ids.view({-1})).view({2, 2, 3})));
+    EXPECT_THROW(weight.gather(at::full({1}, 5, at::kLong)), std::invalid_argument);
+    EXPECT_THROW(weight.gather(at::full({1}, -1, at::kLong)), std::invalid_argument);
+  }
+}
+
+TEST(Weight, ExpandedRowsRefuseGradients) {
+  const at::Tensor x = at::randn({2, 3}).requires_grad_();
+  EXPECT_THROW(expanded(at::randn({4, 3})).linear(x), std::invalid_argument);
+  EXPECT_TRUE(Weight(at::randn({4, 3})).linear(x).requires_grad());
+  EXPECT_THROW(Weight(at::randn({4, 3})).linear(at::randn({2, 4})), std::invalid_argument);
+}
+
+TEST(Norm, EqualsItsFormula) {
+  at::manual_seed(2);
+  const at::Tensor x = at::randn({3, 4, 16}) * 5 + 2, weight = at::randn({16}), bias = at::randn({16});
+  const at::Tensor mean = x.mean(-1, true);
+  const at::Tensor variance = (x - mean).square().mean(-1, true);
+  EXPECT_LE(difference(Norm(NormKind::layer, 1e-5, weight, bias).forward(x),
+                       (x - mean) / (variance + 1e-5).sqrt() * weight + bias),
+            1e-5);
+  EXPECT_LE(difference(Norm(NormKind::rms, 1e-5, weight).forward(x),
+                       x / (x.square().mean(-1, true) + 1e-5).sqrt() * weight),
+            1e-5);
+}
+
+TEST(FeedForward, GatedAndPlainEqualTheirFormulas) {
+  at::manual_seed(3);
+  const at::Tensor up = at::randn({6, 4}), down = at::randn({4, 6}), gate = at::randn({6, 4}),
+                   x = at::randn({2, 4});
+  const auto linear = [](const at::Tensor& w) { return std::make_shared<Linear>(Weight(w)); };
+  const FeedForward plain(Activation::gelu, linear(up), linear(down));
+  const at::Tensor hidden = x.mm(up.t());
+  EXPECT_LE(
+      difference(plain.forward(x), (hidden * 0.5 * (1 + at::erf(hidden / std::sqrt(2.0)))).mm(down.t())),
+      1e-5);
+  const FeedForward gated(Activation::silu, linear(up), linear(down), linear(gate));
+  const at::Tensor g = x.mm(gate.t());
+  EXPECT_LE(difference(gated.forward(x), (g * at::sigmoid(g) * hidden).mm(down.t())), 1e-5);
+}
+
+TEST(Rope, ScoresDependOnTheDistanceAlone) {
+  at::manual_seed(4);
+  const Rope rope(16, 10000.0);
+  const at::Tensor q = at::randn({1, 1, 1, 16}), k = at::randn({1, 1, 1, 16});
+  const auto score = [&](int64_t i, int64_t j) {
+    return (rotate(q, rope.table(i, 1)) * rotate(k, rope.table(j, 1))).sum().item<double>();
+  };
+  EXPECT_NEAR(score(7, 3), score(104, 100), 1e-4);
+  EXPECT_NE(score(7, 3), score(7, 4));
+  EXPECT_TRUE(at::equal(rotate(q, rope.table(0, 1)), q));
+  EXPECT_NEAR(rotate(q, rope.table(1234, 1)).norm().item<double>(), q.norm().item<double>(), 1e-5);
+}
+
+TEST(Rope, Llama31ScalingKeepsFastAndDividesSlowFrequencies) {
+  RopeScaling scaling{.kind = RopeScaling::Kind::llama3,
+                      .factor = 8,
+                      .low_frequency_factor = 1,
+                      .high_frequency_factor = 4,
+                      .original_length = 8192};
+  const Rope plain(128, 500000.0), scaled(128, 500000.0, scaling);
+  int kept = 0, divided = 0, blended = 0;
+  for (size_t i = 0; i < 64; ++i) {
+    const double ratio = plain.frequencies()[i] / scaled.frequencies()[i];
+    ++(ratio == 1 ? kept : std::abs(ratio - 8) < 1e-9 ? divided : blended);
+  }
+  EXPECT_EQ(kept, 29);
+  EXPECT_EQ(blended, 6);
+  EXPECT_EQ(divided, 29);
+}
+
+TEST(Rope, OddSizesAndBadBasesAreRefused) {
+  EXPECT_THROW(Rope(7, 10000.0), std::invalid_argument);
+  EXPECT_THROW(Rope(8, 0.0), std::invalid_argument);
+  EXPECT_THROW(Rope(8, NAN), std::invalid_argument);
+}
+
+KvCache::Shape small(int64_t capacity, std::vector<int64_t> windows = {}) {
+  KvCache::Shape shape;
+  shape.layers = 2;
+  shape.kv_heads = 3;
+  shape.key_size = 4;
+  shape.value_size = 5;
+  shape.capacity = capacity;
+  shape.windows = std::move(windows);
+  return shape;
+}
+
+TEST(KvCache, ReturnsEveryKeySoFar) {
+  at::manual_seed(5);
+  const at::Tensor k = at::randn({1, 3, 700, 4}), v = at::randn({1, 3, 700, 5});
+  KvCache cache(small(700));
+  int64_t length = 0;
+  for (const int64_t count : {1, 5, 300, 1, 393}) {  // grows its buffers several times
+    for (int64_t layer = 0; layer < 2; ++layer) {
+      const auto all = cache.append(layer, k.narrow(2, length, count), v.narrow(2, length, count));
+      EXPECT_TRUE(at::equal(all.k, k.narrow(2, 0, length + count)));
+      EXPECT_TRUE(at::equal(all.v, v.narrow(2, 0, length + count)));
+    }
+    length += count;
+    EXPECT_EQ(cache.length(), length);
+  }
+  EXPECT_THROW(cache.append(0, k.narrow(2, 0, 1), v.narrow(2, 0, 1)), std::invalid_argument);
+  cache.clear();
+  EXPECT_EQ(cache.length(), 0);
+  EXPECT_TRUE(at::equal(cache.append(0, k.narrow(2, 9, 2), v.narrow(2, 9, 2)).k, k.narrow(2, 9, 2)));
+}
+
+TEST(KvCache, AWindowedLayerKeepsOnlyWhatLaterRowsSee) {
+  at::manual_seed(6);
+  const at::Tensor k = at::randn({1, 3, 9000, 4}), v = at::randn({1, 3, 9000, 5});
+  KvCache cache(small(9000, {0, 16}));
+  int64_t length = 0;
+  for (int64_t step = 0; length + 40 < 9000; ++step) {
+    const int64_t count = step % 40 + 1;
+    cache.append(0, k.narrow(2, length, count), v.narrow(2, length, count));
+    const auto kept = cache.append(1, k.narrow(2, length, count), v.narrow(2, length, count));
+    const int64_t first = std::max<int64_t>(0, length - 15);
+    ASSERT_TRUE(at::equal(kept.k, k.narrow(2, first, length + count - first))) << length;
+    ASSERT_TRUE(at::equal(kept.v, v.narrow(2, first, length + count - first))) << length;
+    length += count;
+  }
+  // The full layer holds about 9,000 x 3 x 9 floats, the other one a few hundred positions.
+  EXPECT_LT(cache.bytes(), 9000 * 3 * 9 * 4 + 600 * 3 * 9 * 4);
+}
+
+TEST(KvCache, RefusesOtherShapes) {
+  KvCache cache(small(10));
+  EXPECT_THROW(cache.append(0, at::zeros({1, 2, 1, 4}), at::zeros({1, 3, 1, 5})), std::invalid_argument);
+  EXPECT_THROW(cache.append(2, at::zeros({1, 3, 1, 4}), at::zeros({1, 3, 1, 5})), std::invalid_argument);
+  EXPECT_THROW(cache.append(0, at::zeros({1, 3, 1, 4}), at::zeros({1, 3, 2, 5})), std::invalid_argument);
+  EXPECT_THROW(KvCache(small(0)), std::invalid_argument);
+  EXPECT_THROW(KvCache(small(5, {1})), std::invalid_argument);
+}
+
+std::shared_ptr<Attention> random_attention(const AttentionOptions& options, int64_t width) {
+  const auto linear = [&](int64_t out, int64_t in) {
+    return std::make_shared<Linear>(Weight(at::randn({out, in}) / std::sqrt(static_cast<double>(in))),
+                                    at::randn({out}));
+  };
+  const int64_t query = options.heads * options.head_size, key = options.kv_heads * options.head_size;
+  return std::make_shared<Attention>(
+      options, AttentionParts{linear(query, width), linear(key, width), linear(key, width),
+                              linear(width, query), nullptr, nullptr});
+}
+
+TEST(Attention, NoLaterTokenReachesAnEarlierRow) {
+  at::manual_seed(7);
+  const auto attention = random_attention({.heads = 4, .kv_heads = 2, .head_size = 8, .causal = true}, 12);
+  at::Tensor x = at::randn({1, 10, 12});
+  Context context;
+  const Pass pass{.context = &context, .rope = nullptr, .key_lengths = {}};
+  const at::Tensor before = attention->forward(x, 0, pass);
+  x = x.clone();
+  x[0][7].fill_(NAN);
+  const at::Tensor after = attention->forward(x, 0, pass);
+  EXPECT_TRUE(at::equal(before.narrow(1, 0, 7), after.narrow(1, 0, 7)));
+  EXPECT_TRUE(after.narrow(1, 7, 3).isnan().all().item<bool>());
+}
+
+TEST(Attention, ParametersAreListedLikeAnyModulesAndLearn) {
+  at::manual_seed(8);
+  const auto attention = random_attention({.heads = 2, .kv_heads = 1, .head_size = 4, .causal = true}, 6);
+  EXPECT_EQ(attention->parameters().size(), 8U);
+  for (at::Tensor& parameter : attention->parameters()) parameter.requires_grad_();
+  Context context;
+  const Pass pass{.context = &context, .rope = nullptr, .key_lengths = {}};
+  attention->forward(at::randn({1, 5, 6}), 0, pass).square().sum().backward();
+  for (const at::Tensor& parameter : attention->parameters()) {
+    ASSERT_TRUE(parameter.grad().defined());
+    // The key bias moves all logits of a row alike: its gradient is zero but for rounding.
+    EXPECT_TRUE(at::isfinite(parameter.grad()).all().item<bool>());
+  }
+}
+
+}  // namespace
+}  // namespace regard::layer
