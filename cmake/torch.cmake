@@ -28,7 +28,10 @@ target_link_libraries(regard_torch INTERFACE -Wl,--no-as-needed ${REGARD_TORCH_C
 target_link_options(regard_torch INTERFACE -Wl,-rpath,${regard_torch_lib_dir} -Wl,-rpath-link,${regard_torch_lib_dir})
 
 # torch headers cost 10 to 30 seconds a file: all torch rooms share one precompiled header.
-file(WRITE ${PROJECT_BINARY_DIR}/torch_pch.cc "")
+# Written once: a newer file at each configuration would rebuild every torch room.
+if(NOT EXISTS ${PROJECT_BINARY_DIR}/torch_pch.cc)
+  file(WRITE ${PROJECT_BINARY_DIR}/torch_pch.cc "")
+endif()
 add_library(regard_torch_pch STATIC ${PROJECT_BINARY_DIR}/torch_pch.cc)
 target_link_libraries(regard_torch_pch PUBLIC regard_torch PRIVATE regard_flags)
 target_precompile_headers(regard_torch_pch PRIVATE ${PROJECT_SOURCE_DIR}/cmake/torch_pch.h)
