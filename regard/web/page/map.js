@@ -45,7 +45,7 @@ class HeadMap {
     this.drawMarks();
   }
 
-  // The end of the colour scale.
+  // The end of the colour scale where the whole map is in sight.
   findEnd() {
     const {text} = this.field;
     if (this.tiles.quantity === 'score') {
@@ -57,9 +57,9 @@ class HeadMap {
           if (this.field.visible(r, c)) largest = Math.max(largest, Math.abs(this.field.score(r, c)));
         }
       }
-      this.end = Math.max(1, Math.ceil(largest));
+      this.wholeEnd = Math.max(1, Math.ceil(largest));
     } else {
-      this.end = niceAbove(text.blocksOf(state.layer, state.head).max.reduce((a, b) => b > a ? b : a, 0));
+      this.wholeEnd = niceAbove(text.blocksOf(state.layer, state.head).max.reduce((a, b) => b > a ? b : a, 0));
     }
   }
 
@@ -98,6 +98,11 @@ class HeadMap {
     this.exact = field.known && (!field.head.exact || cost <= exactBudget);
     this.gathered = step > 1;
     const picture = gather(field, this.tiles, window_, step, state.gather, this.exact);
+    this.end = this.wholeEnd;
+    if (view.span < count && this.tiles.quantity === 'weight') {
+      // Zoomed in, the scale follows what is in sight: far from the diagonal weights are small.
+      this.end = niceAbove(picture.values.reduce((a, b) => b > a ? b : a, 0));
+    }
     const image = new ImageData(picture.columns, picture.rows);
     paint(image, picture.values, this.end, this.tiles.quantity);
     const small = this.small || (this.small = document.createElement('canvas'));
@@ -189,7 +194,7 @@ class HeadMap {
     bar.putImageData(image, 0, 0);
     byId('scale-low').textContent = score ? `−${this.end}` : '0';
     // Words gather the weights of their tokens and may lie above the end.
-    byId('scale-high').textContent = this.end + (!score && this.end < 1 && (this.field.units.words || this.field.units.hide) ? '+' : '');
+    byId('scale-high').textContent = this.end + (!score && this.end < 1 && this.end === this.wholeEnd && (this.field.units.words || this.field.units.hide) ? '+' : '');
     byId('scale').setAttribute('aria-label', say(score ? 'scaleNameScore' : 'scaleName', this.end));
     byId('scale').title = say(score ? 'scaleNameScore' : 'scaleName', this.end);
     const whole = this.window.span >= this.count;

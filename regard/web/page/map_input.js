@@ -103,7 +103,7 @@ class MapInput {
       case '+': case '=': event.preventDefault(); this.zoomAtCentre(1 / 1.6); return;
       case '-': case '_': event.preventDefault(); this.zoomAtCentre(1.6); return;
       case '0': this.map.moveTo(0, 0, this.map.count); return;
-      case 'Enter': case ' ': event.preventDefault(); this.lockCell({row, column}); announce(say(state.locked >= 0 ? 'saidLocked' : 'saidFreed', shown(this.map.field.units.list[row].text))); return;
+      case 'Enter': case ' ': event.preventDefault(); this.lockCell({row, column}); return;
       case 'Escape': free(); return;
       default: return;
     }

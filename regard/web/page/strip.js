@@ -202,6 +202,7 @@ function lock(text, token, cell) {
   if (state.text === text.index && state.locked === token) { free(); return; }
   state.text === text.index || set({text: text.index, locked: -1});
   set({locked: token, ...(cell || strongestPair(unitsOf(text).unitOf[token]))});
+  announce(strips[text.index].line.textContent);
 }
 function free() {
   if (state.locked >= 0) announce(say('saidFreed'));

@@ -15,7 +15,10 @@ class Tiles {
 
   // Asks for tiles [row, column]; those of earlier requests that are not asked for again are forgotten.
   ask(list) {
-    this.wanted = list;
+    // From the middle outwards.
+    const middle = list.length ? [0, 1].map((axis) => (list[0][axis] + list[list.length - 1][axis]) / 2) : [0, 0];
+    const away = (tile) => Math.hypot(tile[0] - middle[0], tile[1] - middle[1]);
+    this.wanted = list.sort((a, b) => away(a) - away(b));
     if (list.length && !this.running) { this.running = true; this.step(); }
   }
 
