@@ -33,6 +33,11 @@ configure() {
   cache=build/$preset/CMakeCache.txt
   log=build/$preset.configure.log
   if [ -f "build/$preset/build.ninja" ] && [ -f "$cache" ]; then
+    local torch
+    torch=$(sed -n 's/^REGARD_TORCH_CPU:FILEPATH=//p' "$cache")
+    [ -z "$torch" ] || [ -e "$torch" ] || rm "$cache"  # the cache folder moved
+  fi
+  if [ -f "build/$preset/build.ninja" ] && [ -f "$cache" ]; then
     for option in "$@"; do
       local key=${option#-D} value=${option#*=}
       key=${key%%[:=]*}
@@ -43,6 +48,11 @@ configure() {
   mkdir -p build
   say "configure build/$preset"
   cmake --preset "$preset" "$@" >"$log" 2>&1 || { tail -n 30 "$log" >&2; die "CMake could not configure build/$preset (whole log: $log)"; }
+}
+
+# The program's build folder; the first time without tests, which need more packages.
+configure_program() {
+  if [ -f "$BUILD/build.ninja" ]; then configure "$PRESET"; else configure "$PRESET" -DREGARD_TESTS=OFF; fi
 }
 
 # build PRESET [TARGET...]

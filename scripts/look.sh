@@ -5,7 +5,7 @@ SENTENCE="The animal didn't cross the street because it was too tired"
 PAGE=out/look.html
 
 scripts/setup.sh look
-[ -f "$BUILD/build.ninja" ] || configure "$PRESET" -DREGARD_TESTS=OFF
+configure_program
 build "$PRESET" regard
 regard=$BUILD/bin/regard
 [ -d "$REGARD_CACHE/models/minilm" ] || "$regard" models get minilm --yes

@@ -11,13 +11,13 @@ import xml.etree.ElementTree as xml
 
 
 def skip_reason(case):
-    """GoogleTest prints 'FILE:LINE: Skipped' and then what the test said."""
+    """GoogleTest prints 'FILE:LINE: Skipped' and then what the test said; other programs say it last."""
     output = case.findtext("system-out") or ""
     found = re.search(r"(?:: Skipped|\[  SKIPPED \][^\n]*)\n(.+?)\n", output)
     if found and found[1].strip() and not found[1].startswith("["):
         return found[1].strip()
-    message = case.find("skipped").get("message") if case.find("skipped") is not None else None
-    return message or "no reason given"
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return lines[-1] if lines else "no reason given"
 
 
 def main(folder):
