@@ -1,8 +1,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cstdio>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -10,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "regard/cli/progress.h"
 #include "regard/cli/verbs.h"
 #include "regard/io/download.h"
 #include "regard/io/error.h"
@@ -73,43 +72,6 @@ void list(const Options& options) {
          "from the local Hugging Face cache as --model.\n";
 }
 
-// A bar with rate and time left on a terminal; a line every quarter elsewhere.
-io::OnProgress progress_of(const std::string& name) {
-  struct State {
-    std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
-    std::chrono::steady_clock::time_point shown{};
-    uint64_t first = UINT64_MAX;  // what an earlier try left
-    int64_t quarters = 0;
-    bool finished = false;
-  };
-  auto state = std::make_shared<State>();
-  return [name, state, terminal = isatty(STDERR_FILENO) != 0](uint64_t done, uint64_t total) {
-    const auto now = std::chrono::steady_clock::now();
-    state->first = std::min(state->first, done);
-    const double seconds = std::chrono::duration<double>(now - state->begin).count();
-    const double rate = seconds > 0 ? static_cast<double>(done - state->first) / seconds : 0;
-    if (!terminal) {
-      const int64_t quarters = total == 0 ? 0 : static_cast<int64_t>(4 * done / total);
-      if (quarters > state->quarters)
-        std::fprintf(stderr, "%s: %d %%\n", name.c_str(), static_cast<int>(25 * quarters));
-      state->quarters = std::max(state->quarters, quarters);
-      return;
-    }
-    const bool last = done >= total;
-    if (state->finished || (!last && now - state->shown < std::chrono::milliseconds(100))) return;
-    state->shown = now;
-    state->finished = last;
-    constexpr int kWidth = 24;
-    const int full = total == 0 ? 0 : static_cast<int>(kWidth * done / total);
-    const double left = rate > 0 ? static_cast<double>(total - done) / rate : 0;
-    std::fprintf(stderr, "\r%s [%s%s] %.1f of %.1f MB, %.1f MB/s, %.0f s left  %s", name.c_str(),
-                 std::string(static_cast<size_t>(full), '#').c_str(),
-                 std::string(static_cast<size_t>(kWidth - full), '.').c_str(),
-                 static_cast<double>(done) / 1e6, static_cast<double>(total) / 1e6, rate / 1e6, left,
-                 last ? "\n" : "");
-  };
-}
-
 bool agreed() {
   std::cerr << "Install it? [y/N] " << std::flush;
   std::string answer;
@@ -133,7 +95,10 @@ void get_one(const KnownModel& model, const Options& options) {
             "'");
       if (!agreed()) throw io::Error("'" + model.name + "' was not installed, as you said no");
     }
-    did = model::install(model, progress_of(model.name));
+    Progress progress("downloading " + model.name, "kB");
+    did = model::install(model, [&](uint64_t done, uint64_t total) {
+      progress.update(static_cast<int64_t>(done / 1000), static_cast<int64_t>(total / 1000));
+    });
   }
   if (options.json) {
     std::cout
@@ -174,7 +139,7 @@ void add_models(CLI::App& app) {
   path->add_option("name", options->name, "A name from 'regard models'")->required()->type_name("NAME");
   path->add_flag("--json", options->json, "Print JSON");
 
-  models->callback([options, models, get, path] {
+  models->callback([options, get, path] {
     if (get->parsed()) {
       // All names are looked up before anything is downloaded.
       std::vector<const KnownModel*> wanted;
