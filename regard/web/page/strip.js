@@ -13,10 +13,12 @@ class Strip {
     this.line = make('p', 'mixture');
     this.box.append(this.words, this.line);
     this.levels = new Int8Array(0);
+    this.levelOf = () => 0;
     this.build();
     this.words.addEventListener('pointerover', (event) => this.point(event));
     this.words.addEventListener('click', (event) => this.pick(this.unitAt(event)));
     this.words.addEventListener('keydown', (event) => this.key(event));
+    this.words.addEventListener('scroll', eachFrame(() => this.shadeSeen()));
     this.words.addEventListener('focusin', (event) => this.point(event));
   }
 
@@ -116,26 +118,40 @@ class Strip {
   // Shades relative to the largest weight on a word, so that a row's order can be seen at any length; the line
   // below has the numbers.
   shade(subject, weights) {
-    let largest = 0;
+    let largest = 1e-9;
     if (weights) weights.forEach((weight, u) => { if (!this.units.isSink(u)) largest = Math.max(largest, weight); });
-    const end = Math.max(largest, 1e-9);
-    const column = subject >= 0 ? (state.direction === 'to' ? state.column : state.row) : -1;
-    this.spans.forEach((span, u) => {
-      const level = weights ? Math.round(20 * Math.min(1, weights[u] / end) ** 0.7) : 0;
-      if (this.levels[u] !== level) {
-        span.style.setProperty('--level', level / 20);
-        span.classList.toggle('strong', level >= 12);
-        this.levels[u] = level;
+    this.levelOf = (u) => weights ? Math.round(20 * Math.min(1, weights[u] / largest) ** 0.7) : 0;
+    this.shadeSeen();
+    const pointed = subject < 0 || this.text !== currentText() ? -1 : state.direction === 'to' ? state.column : state.row;
+    for (const [place, u] of [['subject', subject], ['pointed', pointed]]) {
+      if (this[place] === u) continue;
+      const before = this.spans[this[place]], after = this.spans[u];
+      if (before) before.classList.remove(place);
+      if (after) after.classList.add(place);
+      if (place === 'subject') {
+        if (before) before.setAttribute('aria-selected', false);
+        if (after) after.setAttribute('aria-selected', true);
       }
-    });
-    for (const [place, u] of [['subject', subject], ['pointed', this.text === currentText() ? column : -1]]) {
-      if (this[place] !== u) {
-        if (this[place] >= 0 && this.spans[this[place]]) this.spans[this[place]].classList.remove(place);
-        if (u >= 0) this.spans[u].classList.add(place);
-        this[place] = u;
-      }
+      this[place] = u;
     }
-    this.spans.forEach((span, u) => { if ((span.getAttribute('aria-selected') === 'true') !== (u === subject)) span.setAttribute('aria-selected', u === subject); });
+  }
+
+  // Of a long text only the words in sight are shaded; scrolling shades the next.
+  shadeSeen() {
+    const {spans, words} = this;
+    let first = 0, last = spans.length;
+    if (words.scrollHeight > words.clientHeight) {
+      const top = words.offsetTop + words.scrollTop - 60, bottom = top + words.clientHeight + 120;
+      first = firstWhere(spans.length, (u) => spans[u].offsetTop >= top);
+      last = firstWhere(spans.length, (u) => spans[u].offsetTop > bottom);
+    }
+    for (let u = first; u < last; u++) {
+      const level = this.levelOf(u);
+      if (this.levels[u] === level) continue;
+      spans[u].style.setProperty('--level', level / 20);
+      spans[u].classList.toggle('strong', level >= 12);
+      this.levels[u] = level;
+    }
   }
 
   // `it = 0.64 animal + ... + 0.05 on 8 others`; sinks on a line of their own. The parts sum to 1.
@@ -176,6 +192,17 @@ function hundredths(terms, sinks, anythingLeft) {
     rest -= step;
   }
   return {terms: out.slice(0, -1), sinks: out[out.length - 1], rest};
+}
+
+// The first of 0..count - 1 for which a condition holds that, once true, stays true; count where none does.
+function firstWhere(count, holds) {
+  let low = 0, high = count;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (holds(middle)) high = middle;
+    else low = middle + 1;
+  }
+  return low;
 }
 
 // Text runs the way of its first letter.
