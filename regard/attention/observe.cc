@@ -38,7 +38,7 @@ inline float fast_exp(float x) {
 }
 
 // Writes the weights of one stretch of a row and returns -sum p ln p over it.
-double weigh(const float* logits, float lse, int64_t count, float* weights) {
+double weigh(const float* __restrict logits, float lse, int64_t count, float* __restrict weights) {
   std::array<float, kLanes> sum{};
   const auto step = [&](int64_t j, int64_t lane) {
     const float d = logits[j] - lse;  // ln p
@@ -66,6 +66,33 @@ float largest(const float* x, int64_t count) {
   }
   for (; j < count; ++j) top[0] = std::max(top[0], x[j]);
   return *std::max_element(top.begin(), top.end());
+}
+
+struct SumAndLargest {
+  float sum;
+  float largest;
+};
+
+// Of weights: none is below 0.
+SumAndLargest sum_and_largest(const float* x, int64_t count) {
+  std::array<float, kLanes> sum{};
+  std::array<float, kLanes> top{};
+  int64_t j = 0;
+  for (; j + kLanes <= count; j += kLanes) {
+    for (int64_t lane = 0; lane < kLanes; ++lane) sum[lane] += x[j + lane];
+    for (int64_t lane = 0; lane < kLanes; ++lane)
+      top[lane] = x[j + lane] > top[lane] ? x[j + lane] : top[lane];
+  }
+  for (int64_t lane = 0; j < count; ++j, ++lane) {
+    sum[lane] += x[j];
+    top[lane] = x[j] > top[lane] ? x[j] : top[lane];
+  }
+  SumAndLargest all{0, 0};
+  for (int64_t lane = 0; lane < kLanes; ++lane) {
+    all.sum += sum[lane];
+    all.largest = std::max(all.largest, top[lane]);
+  }
+  return all;
 }
 
 // The largest k logits of a row so far, in order. Keys arrive in order, so a tie stays behind its elder.
@@ -114,6 +141,7 @@ class Observer {
   }
 
   void run(kernel::Parallel& parallel) {
+    if (what_ == Observe{}) return;
     const int64_t rows = B_ * H_ * Lq_;
     if (what_.entropy) result_.entropy.assign(rows, 0.0F);
     if (what_.entropy && problem_.sinks) result_.sink_mass.assign(rows, 0.0F);
@@ -204,7 +232,7 @@ class Observer {
       float* weights = scratch.weights.data();
       scratch.entropy[r] += weigh(logits, lse, keys, weights);
       if (columns != nullptr) {
-        for (int64_t j = 0; j < keys; ++j) columns[key + j] += weights[j];
+        for (int64_t j = 0; j < keys; ++j) columns[key + j] += static_cast<double>(weights[j]);
       }
       if (has_blocks()) add_to_blocks(head, row + r, key, keys, weights);
     }
@@ -215,12 +243,8 @@ class Observer {
     for (int64_t j = 0; j < keys;) {
       const int64_t block = (key + j) / what_.block_keys;
       const int64_t stop = std::min(keys, (block + 1) * what_.block_keys - key);
-      float sum = 0;
-      float top = 0;
-      for (; j < stop; ++j) {
-        sum += weights[j];
-        top = std::max(top, weights[j]);
-      }
+      const auto [sum, top] = sum_and_largest(weights + j, stop - j);
+      j = stop;
       result_.block_mean[base + block] += sum;
       result_.block_max[base + block] = std::max(result_.block_max[base + block], top);
     }
