@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "regard/io/error.h"
+#include "regard/text/unicode.h"
 #include "regard/text/utf8.h"
 
 namespace regard::text {
@@ -46,6 +47,23 @@ AlignedText Unigram::normalize(std::string_view text, size_t base) const {
 
 AlignedText Unigram::mark_spaces(const AlignedText& text, size_t base) const {
   std::string_view bytes = text.text();
+  if (config_.words_by_white_space) {
+    AlignedText out;
+    bool starts = true;
+    Span space{base, base};
+    for_each_code_point(bytes, [&](char32_t c, size_t at, size_t length) {
+      const Span source = text.source(at, at + length);
+      if (is_space(c)) {
+        starts = true;
+        space = source;
+        return;
+      }
+      if (starts && c != kMark) out.append(kMark, space);
+      starts = false;
+      out.append(c, source);
+    });
+    return out;
+  }
   size_t begin = 0, end = bytes.size();
   if (config_.strip_right)
     while (end > begin && bytes[end - 1] == ' ') --end;
@@ -75,10 +93,6 @@ void Unigram::encode_plain(std::string_view text, size_t base, bool parse_specia
   for (size_t begin = 0; begin < bytes.size();) {
     const size_t end =
         config_.split_words ? std::min(bytes.find(kMarkBytes, begin + 1), bytes.size()) : bytes.size();
-    if (config_.drop_spaces && bytes.substr(begin, end - begin) == kMarkBytes) {
-      begin = end;
-      continue;
-    }
     bool after_unknown = false;
     for (const UnigramToken& token : model.best_path(bytes.substr(begin, end - begin))) {
       Span span{begin + token.span.begin, begin + token.span.end};

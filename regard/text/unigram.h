@@ -24,7 +24,9 @@ struct UnigramConfig {
   bool keep_empty = false;                       // a text that normalises to nothing still gets that space
   // Words (each from its U+2581 on) are cut one by one; otherwise the text as a whole.
   bool split_words = true;
-  bool drop_spaces = false;  // spaces only part words: one at the end is no piece
+  // White space of any kind only parts words, each of which gets its U+2581; then the space settings above do
+  // not count.
+  bool words_by_white_space = false;
   bool fuse_unknown = true;  // neighbouring unknown characters of a word are one unknown token
   bool single_precision = false;
   // With parse_special, special tokens are found among the pieces when the text is cut, not before.

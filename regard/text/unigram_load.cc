@@ -51,10 +51,10 @@ void read_pre_tokenizer(const JsonSource& json, UnigramConfig& config) {
                                      "pretokenizers", json.name)) {
     const std::string& type =
         component_type(*part, "pre_tokenizer for Unigram", {"WhitespaceSplit", "Metaspace"}, json.name);
-    if (metaspace || (type == "WhitespaceSplit" && config.drop_spaces))
+    if (metaspace || (type == "WhitespaceSplit" && config.words_by_white_space))
       io::fail(json.name, "pre_tokenizer has the step " + io::quoted(type) + " where none is known");
     if (type == "WhitespaceSplit") {
-      config.drop_spaces = config.collapse_spaces = config.strip_left = config.strip_right = true;
+      config.words_by_white_space = true;
       continue;
     }
     metaspace = true;
@@ -65,9 +65,10 @@ void read_pre_tokenizer(const JsonSource& json, UnigramConfig& config) {
     const std::string scheme = io::string_or(
         *part, "prepend_scheme", io::bool_or(*part, "add_prefix_space", true, json.name) ? "always" : "never",
         json.name);
-    if (scheme != "always" && (scheme != "never" || config.drop_spaces))
+    if (scheme != "always" && (scheme != "never" || config.words_by_white_space))
       io::fail(json.name, "pre_tokenizer.prepend_scheme " + io::quoted(scheme) +
-                              " is not known; known is always" + (config.drop_spaces ? "" : ", never"));
+                              " is not known; known is always" +
+                              (config.words_by_white_space ? "" : ", never"));
     config.prefix_space = scheme == "always";
     config.split_words = io::bool_or(*part, "split", true, json.name);
   }

@@ -57,8 +57,11 @@ std::vector<Word> group_words(const Encoding& encoding, std::string_view text, s
                                   std::to_string(source.size()) + " bytes; it is not what was encoded");
     const Span span = trimmed(source, encoding.offsets[i]);
     const Look look = look_at(source, span);
+    // The token goes on with a character that the last word has begun.
+    size_t character = span.begin;
+    while (is_inside_character(source, character)) --character;
     const bool splits_character = joins && !out.empty() && out.back().text_index == index && !span.empty() &&
-                                  is_inside_character(source, span.begin);
+                                  character < span.begin && out.back().bytes.end > character;
     const bool goes_on = joins && !out.empty() && out.back().text_index == index && encoding.continues[i] &&
                          !encoding.special[i] && !span.empty() && !look.punctuation && !last.punctuation &&
                          !look.without_spaces && !last.without_spaces;
@@ -80,6 +83,9 @@ std::vector<Word> group_words(const Encoding& encoding, std::string_view text, s
   }
   for (Word& word : out) {
     const std::string_view source = word.text_index ? second : text;
+    // Whole characters, also where the vocabulary has no token for one of their bytes.
+    while (is_inside_character(source, word.bytes.begin)) --word.bytes.begin;
+    while (is_inside_character(source, word.bytes.end)) ++word.bytes.end;
     word.text = source.substr(word.bytes.begin, word.bytes.end - word.bytes.begin);
     if (word.is_special || word.text.empty()) word.text = encoding.pieces[word.tokens[0]];
   }
