@@ -8,7 +8,8 @@ function showFacts() {
   document.title = `Regard: ${(text.text || text.model).slice(0, 60)}`;
   const notes = texts.flatMap((each) => [...(each.cut ? [say('cut', each)] : []), ...each.warnings]);
   byId('warnings').replaceChildren(...[...new Set(notes)].map((note) => make('p', 'warning', note)));
-  byId('exactness').textContent = say(texts.some((each) => each.approximate || each.type === 'f16') ? 'approximate' : 'exact') +
+  byId('exactness').textContent =
+      say(texts.some((each) => each.approximate || each.type === 'f16') ? 'approximate' : 'exact') +
       (text.weak ? ' ' + say('weakLabels', text) : '') + ` Regard ${program}.`;
   byId('hide-box').hidden = !text.tokens.some((token) => token.special);
   byId('units').hidden = !text.words.length;
@@ -19,8 +20,9 @@ function showHead() {
   const text = currentText();
   const facts = text.headOf.get(`${state.layer}.${state.head}`);
   const title = byId('head-title');
-  title.replaceChildren(document.createTextNode(say('layerHead', state.layer, state.head)), document.createTextNode(' '),
-                        make('span', 'tag', `${labelName(facts.label)} ${two(facts.score)}`));
+  title.replaceChildren(
+      document.createTextNode(say('layerHead', state.layer, state.head)), document.createTextNode(' '),
+      make('span', 'tag', `${labelName(facts.label)} ${two(facts.score)}`));
   const exact = text.carriedOf.has(`${state.layer}.${state.head}`);
   const notes = [labelMeaning(facts.label), say('entropy', two(facts.entropy), percent(facts.share || 0))];
   if (map && map.blocky) notes.push(say(exact ? 'blockShown' : 'blockOnly', text.blockTokens));
@@ -28,7 +30,10 @@ function showHead() {
   const missing = byId('missing');
   missing.hidden = exact;
   if (exact) return;
-  const command = make('code', '', `${text.command} --layer ${state.layer} --head ${state.head} --html head-${state.layer}-${state.head}.html`);
+  const command = make(
+      'code', '',
+      `${text.command} --layer ${state.layer} --head ${state.head} --html head-${state.layer}-${
+          state.head}.html`);
   command.tabIndex = 0;
   const copy = make('button', '', say('copy'));
   copy.type = 'button';
@@ -71,10 +76,18 @@ function start() {
 
   const updates = [
     segment('direction', () => state.direction, (value) => set({direction: value})),
-    segment('units', () => state.words ? 'words' : 'tokens', (value) => keepPlace(() => set({words: value === 'words'}))),
+    segment(
+        'units', () => state.words ? 'words' : 'tokens',
+        (value) => keepPlace(() => set({words: value === 'words'}))),
     segment('quantity', () => state.quantity, (value) => set({quantity: value})),
     segment('gather', () => state.gather, (value) => set({gather: value})),
-    segment('language', () => language, (value) => { language = value; translatePage(); notify(new Set(['language'])); }),
+    segment(
+        'language', () => language,
+        (value) => {
+          language = value;
+          translatePage();
+          notify(new Set(['language']));
+        }),
   ];
   const hide = byId('hide');
   hide.checked = state.hide;
@@ -86,7 +99,9 @@ function start() {
       showFacts();
       showHead();
       overview.update(changed);
-      if (['all', 'language', 'text', 'locked', 'words', 'hide', 'direction', 'layer', 'head'].some((name) => changed.has(name))) showBest();
+      if (['all', 'language', 'text', 'locked', 'words', 'hide', 'direction', 'layer', 'head'].some(
+              (name) => changed.has(name)))
+        showBest();
       updates.forEach((update) => update());
       writeAddress();
     }

@@ -2,7 +2,8 @@
 
 function bestHeads(text, unit) {
   const units = unitsOf(text);
-  if (!text.everyWeight && isFocus(text, unit)) return {all: true, list: text.focus.heads.map((head) => ({...head, unit: units.unitOf[head.token]}))};
+  if (!text.everyWeight && isFocus(text, unit))
+    return {all: true, list: text.focus.heads.map((head) => ({...head, unit: units.unitOf[head.token]}))};
   const list = [];
   for (const {layer, head} of text.everyWeight ? text.grid : text.carried) {
     const field = fieldOf(text, layer, head);
@@ -22,14 +23,18 @@ function bestHeads(text, unit) {
 // Is this the word that the report was made for, in the same units?
 function isFocus(text, unit) {
   const {focus} = text, units = unitsOf(text);
-  return state.direction === 'to' && focus.token >= 0 && units.unitOf[focus.token] === unit && focus.words === units.words && text.specialHidden === units.hide;
+  return state.direction === 'to' && focus.token >= 0 && units.unitOf[focus.token] === unit &&
+      focus.words === units.words && text.specialHidden === units.hide;
 }
 
 function showBest() {
   const box = byId('best');
   const text = currentText();
   const unit = state.locked >= 0 ? unitsOf(text).unitOf[state.locked] : -1;
-  if (unit < 0) { box.replaceChildren(); return; }
+  if (unit < 0) {
+    box.replaceChildren();
+    return;
+  }
   const word = shown(unitsOf(text).list[unit].text);
   const {all, list} = bestHeads(text, unit);
   const title = make('h3', '', say(state.direction === 'to' ? 'bestTitle' : 'bestTitleFrom', word));
@@ -39,14 +44,16 @@ function showBest() {
     const chip = make('button', 'chip');
     chip.type = 'button';
     const kind = text.headOf.get(`${layer}.${head}`);
-    chip.append(make('span', 'chip-head', `${layer}·${head}`), wordIn('span', 'chip-word', shown(unitsOf(text).list[other].text)), make('span', 'number', two(weight)),
-                make('span', 'chip-label', labelName(kind.label)));
+    chip.append(
+        make('span', 'chip-head', `${layer}·${head}`),
+        wordIn('span', 'chip-word', shown(unitsOf(text).list[other].text)),
+        make('span', 'number', two(weight)), make('span', 'chip-label', labelName(kind.label)));
     chip.title = `${say('layerHead', layer, head)}: ${labelMeaning(kind.label)}`;
     chip.setAttribute('aria-pressed', layer === state.layer && head === state.head);
     chip.addEventListener('click', () => set({layer, head}));
     row.append(chip);
   }
-  box.replaceChildren(title, row);
+  box.replaceChildren(...(list.length ? [title, row] : []));
   if (text.focus.reason && isFocus(text, unit)) title.append(make('span', 'hint', ` · ${text.focus.reason}`));
   const strip = strips[text.index];
   const line = (name, weights) => {
@@ -54,9 +61,12 @@ function showBest() {
     element.append(make('span', 'quiet', say(name) + ' '), ...strip.mixture(unit, weights));
     box.append(element);
   };
-  if (text.everyWeight) line('meanAll', meanWeights(text, unit));
-  else if (isFocus(text, unit) && text.focus.mean.length === unitsOf(text).count) line('meanAll', text.focus.mean);
-  if (isFocus(text, unit) && text.focus.rollout.length === unitsOf(text).count) line('rollout', text.focus.rollout);
+  if (text.everyWeight)
+    line('meanAll', meanWeights(text, unit));
+  else if (isFocus(text, unit) && text.focus.mean.length === unitsOf(text).count)
+    line('meanAll', text.focus.mean);
+  if (isFocus(text, unit) && text.focus.rollout.length === unitsOf(text).count)
+    line('rollout', text.focus.rollout);
 }
 
 function meanWeights(text, unit) {
@@ -64,7 +74,9 @@ function meanWeights(text, unit) {
   for (const {layer, head} of text.grid) {
     const field = fieldOf(text, layer, head);
     const weights = state.direction === 'to' ? field.row(unit) : field.column(unit);
-    weights.forEach((weight, u) => { mean[u] += weight / text.grid.length; });
+    weights.forEach((weight, u) => {
+      mean[u] += weight / text.grid.length;
+    });
   }
   return mean;
 }

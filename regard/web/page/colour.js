@@ -23,7 +23,8 @@ const cividis = (() => {
 })();
 
 const diverging = (() => {
-  const stops = [[0, 22, 64, 122], [0.25, 83, 137, 196], [0.5, 238, 236, 232], [0.75, 222, 140, 60], [1, 128, 62, 4]];
+  const stops =
+      [[0, 22, 64, 122], [0.25, 83, 137, 196], [0.5, 238, 236, 232], [0.75, 222, 140, 60], [1, 128, 62, 4]];
   const table = new Uint8Array(768);
   for (let i = 0; i < 256; i++) {
     const x = i / 255;
@@ -40,7 +41,8 @@ const diverging = (() => {
 function niceAbove(value) {
   if (!(value > 0)) return 1;
   let power = 10 ** Math.ceil(Math.log10(value));
-  for (const factor of [0.2, 0.5]) if (value <= factor * power) return factor * power;
+  for (const factor of [0.2, 0.5])
+    if (value <= factor * power) return factor * power;
   return power;
 }
 
@@ -54,7 +56,10 @@ function paint(image, values, end, quantity) {
   const pixels = image.data;
   for (let i = 0; i < values.length; i++) {
     const value = values[i];
-    if (value !== value) { pixels[4 * i + 3] = 0; continue; }
+    if (value !== value) {
+      pixels[4 * i + 3] = 0;
+      continue;
+    }
     const at = 3 * index(value, end);
     pixels[4 * i] = table[at];
     pixels[4 * i + 1] = table[at + 1];

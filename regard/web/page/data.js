@@ -37,8 +37,11 @@ class Text {
   constructor(index, data) {
     Object.assign(this, data);
     this.index = index;
-    this.tokens = data.tokens.map(([word, flags, gap]) => ({text: word, special: (flags & 1) > 0, punctuation: (flags & 2) > 0, gap}));
-    this.words = data.words.map(([word, flags, first, count]) => ({text: word, first, count, special: (flags & 1) > 0, punctuation: (flags & 2) > 0}));
+    this.tokens = data.tokens.map(
+        ([word, flags, gap]) => ({text: word, special: (flags & 1) > 0, punctuation: (flags & 2) > 0, gap}));
+    this.words = data.words.map(
+        ([word, flags, first, count]) =>
+            ({text: word, first, count, special: (flags & 1) > 0, punctuation: (flags & 2) > 0}));
     this.length = this.tokens.length;
     this.headOf = new Map(data.grid.map((head) => [head.layer + '.' + head.head, head]));
     this.carriedOf = new Map(data.carried.map((head) => [head.layer + '.' + head.head, head]));
@@ -57,8 +60,10 @@ class Text {
     }
     const all = this.blockLayers.get(layer);
     const size = this.blocks * this.blocks;
-    return {mean: all.subarray(2 * head * size, (2 * head + 1) * size),
-            max: all.subarray((2 * head + 1) * size, (2 * head + 2) * size)};
+    return {
+      mean: all.subarray(2 * head * size, (2 * head + 1) * size),
+      max: all.subarray((2 * head + 1) * size, (2 * head + 2) * size)
+    };
   }
 
   // The head whose q, k and log-sum-exp are in the page, or null.
@@ -89,6 +94,8 @@ class Text {
 }
 
 function readTexts() {
-  const data = JSON.parse(byId('report').textContent);
+  const element = byId('report');
+  const data = JSON.parse(element.textContent);
+  element.remove();
   return {program: data.program, texts: data.texts.map((text, index) => new Text(index, text))};
 }

@@ -40,15 +40,15 @@ class BlockHead {
   weight(i, j) { return this.text.sees(i, j) ? this.mean[i * this.text.blocks + j] : 0; }
 }
 
-function headIn(text, layer, head) {
-  return text.exactHead(layer, head) || new BlockHead(text, layer, head);
-}
+function headIn(text, layer, head) { return text.exactHead(layer, head) || new BlockHead(text, layer, head); }
 
 // What rows and columns stand for: words or tokens, special ones left out or not.
 class Units {
   constructor(text, words, hide) {
-    const all = words ? text.words : text.tokens.map((t, i) => ({text: t.text, first: i, count: 1, special: t.special,
-                                                               punctuation: t.punctuation}));
+    const all = words ?
+        text.words :
+        text.tokens.map(
+            (t, i) => ({text: t.text, first: i, count: 1, special: t.special, punctuation: t.punctuation}));
     this.words = words;
     this.hide = hide;
     this.list = hide ? all.filter((unit) => !unit.special) : all;
@@ -108,7 +108,10 @@ class Field {
     for (let i = row.first; i < row.first + row.count; i++) {
       for (let j = column.first; j < column.first + column.count; j++) {
         const weight = this.head.weight(i, j);
-        if (weight > largest) { largest = weight; best = [i, j]; }
+        if (weight > largest) {
+          largest = weight;
+          best = [i, j];
+        }
       }
     }
     return best;
@@ -120,7 +123,8 @@ class Field {
   visible(r, c) {
     const row = this.units.list[r], column = this.units.list[c];
     for (let i = row.first + row.count - 1; i >= row.first; i--) {
-      for (let j = column.first; j < column.first + column.count; j++) if (this.text.sees(i, j)) return true;
+      for (let j = column.first; j < column.first + column.count; j++)
+        if (this.text.sees(i, j)) return true;
     }
     return false;
   }
@@ -134,7 +138,9 @@ class Field {
     const out = new Float32Array((r1 - r0) * width);
     for (let r = r0; r < r1; r++) {
       for (let c = c0; c < c1; c++) {
-        out[(r - r0) * width + c - c0] = !this.visible(r, c) ? NaN : quantity === 'score' ? this.score(r, c) : this.weight(r, c);
+        out[(r - r0) * width + c - c0] = !this.visible(r, c) ? NaN :
+            quantity === 'score'                             ? this.score(r, c) :
+                                                               this.weight(r, c);
       }
     }
     return out;

@@ -1,9 +1,9 @@
 // One head large: a window of the map on a canvas of the size of the screen part, labels beside it, marks for
 // the row and column pointed at on a second canvas.
 
-const fewestCells = 6;         // zooming in stops here
-const exactBudget = 1.6e8;     // multiplications that may be spent on the cells in sight
-const numbersFrom = 32;        // pixels a cell needs to hold its number
+const fewestCells = 6;      // zooming in stops here
+const exactBudget = 1.6e8;  // multiplications that may be spent on the cells in sight
+const numbersFrom = 32;     // pixels a cell needs to hold its number
 
 class HeadMap {
   constructor() {
@@ -13,12 +13,15 @@ class HeadMap {
     this.marks = byId('marks');
     this.draw = eachFrame(() => this.paint());
     this.drawMarks = eachFrame(() => this.paintMarks());
-    this.window = {x: 0, y: 0, span: 1};
+    this.view = {x: 0, y: 0, span: 1};
     this.rowLabels = new Labels(byId('row-labels'));
     this.columnLabels = new Labels(byId('column-labels'));
     this.renew();
     new ResizeObserver(() => this.resize()).observe(this.box);
-    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { this.draw(); this.drawMarks(); });
+    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
+      this.draw();
+      this.drawMarks();
+    });
   }
 
   // Another head, text or unit: new tiles, and the whole map in sight where the count changed.
@@ -37,7 +40,7 @@ class HeadMap {
     const shape = `${text.index} ${state.words} ${state.hide}`;
     if (this.shape !== shape) {
       this.shape = shape;
-      this.window = {x: 0, y: 0, span: Math.max(1, this.count)};
+      this.view = {x: 0, y: 0, span: Math.max(1, this.count)};
       this.measureLabels();
     }
     this.findEnd();
@@ -59,7 +62,8 @@ class HeadMap {
       }
       this.wholeEnd = Math.max(1, Math.ceil(largest));
     } else {
-      this.wholeEnd = niceAbove(text.blocksOf(state.layer, state.head).max.reduce((a, b) => b > a ? b : a, 0));
+      this.wholeEnd =
+          niceAbove(text.blocksOf(state.layer, state.head).max.reduce((a, b) => b > a ? b : a, 0));
     }
   }
 
@@ -67,7 +71,8 @@ class HeadMap {
     const context = this.marks.getContext('2d');
     context.font = getComputedStyle(document.body).getPropertyValue('--label-font');
     let widest = 0;
-    for (const unit of this.field.units.list.slice(0, 500)) widest = Math.max(widest, context.measureText(shown(unit.text)).width);
+    for (const unit of this.field.units.list.slice(0, 500))
+      widest = Math.max(widest, context.measureText(shown(unit.text)).width);
     const limit = this.box.clientWidth < 480 ? 60 : 96;
     const gutter = Math.ceil(Math.min(limit, Math.max(24, widest + 10)));
     this.box.style.setProperty('--gutter', gutter + 'px');
@@ -87,17 +92,17 @@ class HeadMap {
 
   paint() {
     if (!this.size || !this.count) return;
-    const {window: view, count, field} = this;
+    const {view, count, field} = this;
     const device = this.size * this.ratio;
     const r0 = Math.max(0, Math.floor(view.y)), r1 = Math.min(count, Math.ceil(view.y + view.span));
     const c0 = Math.max(0, Math.floor(view.x)), c1 = Math.min(count, Math.ceil(view.x + view.span));
     const step = Math.max(1, Math.ceil(view.span / device));
     // Start at a multiple of the step, so that gathered cells do not flicker while the map moves.
-    const window_ = {r0: r0 - r0 % step, r1, c0: c0 - c0 % step, c1};
+    const part = {r0: r0 - r0 % step, r1, c0: c0 - c0 % step, c1};
     const cost = (r1 - r0) * (c1 - c0) * (field.head.size || 1) * Math.ceil((field.text.length / count) ** 2);
     this.exact = field.known && (!field.head.exact || cost <= exactBudget);
     this.gathered = step > 1;
-    const picture = gather(field, this.tiles, window_, step, state.gather, this.exact);
+    const picture = gather(field, this.tiles, part, step, state.gather, this.exact);
     this.end = this.wholeEnd;
     if (view.span < count && this.tiles.quantity === 'weight') {
       // Zoomed in, the scale follows what is in sight: far from the diagonal weights are small.
@@ -113,8 +118,11 @@ class HeadMap {
     const pixels = device / view.span;
     context.clearRect(0, 0, device, device);
     context.imageSmoothingEnabled = step > 1;
-    context.drawImage(small, (window_.c0 - view.x) * pixels, (window_.r0 - view.y) * pixels, picture.columns * step * pixels, picture.rows * step * pixels);
-    if (pixels / this.ratio >= numbersFrom && step === 1 && this.exact) this.writeNumbers(context, picture, window_, pixels);
+    context.drawImage(
+        small, (part.c0 - view.x) * pixels, (part.r0 - view.y) * pixels, picture.columns * step * pixels,
+        picture.rows * step * pixels);
+    if (pixels / this.ratio >= numbersFrom && step === 1 && this.exact)
+      this.writeNumbers(context, picture, part, pixels);
     this.tiles.ask(picture.missing);
     this.cells.dataset.pending = picture.missing.length;
     this.placeLabels();
@@ -122,8 +130,10 @@ class HeadMap {
   }
 
   writeNumbers(context, {values, rows, columns}, from, pixels) {
-    const {window: view} = this;
-    context.font = `${Math.round(Math.min(13, pixels / this.ratio / 3) * this.ratio)}px ui-sans-serif, system-ui, sans-serif`;
+    const {view} = this;
+    context.font = `${
+        Math.round(
+            Math.min(13, pixels / this.ratio / 3) * this.ratio)}px ui-sans-serif, system-ui, sans-serif`;
     context.textAlign = 'center';
     context.textBaseline = 'middle';
     for (let r = 0; r < rows; r++) {
@@ -134,7 +144,9 @@ class HeadMap {
         const index = score ? scoreIndex(value, this.end) : weightIndex(value, this.end);
         const light = score ? index > 70 && index < 200 : index > 140;
         context.fillStyle = light ? '#14161c' : '#f4f1e8';
-        const label = score ? value.toFixed(1).replace(/^-0\.0$/, '0.0').replace('-', '−') : value >= 0.995 ? '1' : value.toFixed(2).slice(1);
+        const label = score ? value.toFixed(1).replace(/^-0\.0$/, '0.0').replace('-', '−') :
+            value >= 0.995  ? '1' :
+                              value.toFixed(2).slice(1);
         context.fillText(label, (from.c0 + c + 0.5 - view.x) * pixels, (from.r0 + r + 0.5 - view.y) * pixels);
       }
     }
@@ -142,7 +154,7 @@ class HeadMap {
 
   paintMarks() {
     const context = this.marks.getContext('2d');
-    const {window: view, ratio} = this;
+    const {view, ratio} = this;
     const device = this.size * ratio, pixels = device / view.span;
     context.clearRect(0, 0, device, device);
     const style = getComputedStyle(document.body);
@@ -152,17 +164,22 @@ class HeadMap {
       context.strokeStyle = colour;
       context.lineWidth = width * ratio;
       const thick = Math.max(pixels, 3 * ratio);
-      if (along === 'row') context.strokeRect(-9, start, device + 18, thick);
-      else context.strokeRect(start, -9, thick, device + 18);
+      if (along === 'row')
+        context.strokeRect(-9, start, device + 18, thick);
+      else
+        context.strokeRect(start, -9, thick, device + 18);
     };
     const locked = this.lockedUnit();
-    if (state.row !== locked || state.direction === 'from') band('row', state.row, style.getPropertyValue('--mark-soft'), 1);
+    if (state.row !== locked || state.direction === 'from')
+      band('row', state.row, style.getPropertyValue('--mark-soft'), 1);
     band('column', state.column, style.getPropertyValue('--mark-soft'), 1);
     band(state.direction === 'to' ? 'row' : 'column', locked, style.getPropertyValue('--mark'), 2);
     if (state.row >= 0 && state.column >= 0) {
       context.strokeStyle = style.getPropertyValue('--mark');
       context.lineWidth = 2.5 * ratio;
-      context.strokeRect((state.column - view.x) * pixels, (state.row - view.y) * pixels, Math.max(pixels, 4 * ratio), Math.max(pixels, 4 * ratio));
+      context.strokeRect(
+          (state.column - view.x) * pixels, (state.row - view.y) * pixels, Math.max(pixels, 4 * ratio),
+          Math.max(pixels, 4 * ratio));
     }
     this.rowLabels.mark(state.row, state.direction === 'to' ? locked : -1);
     this.columnLabels.mark(state.column, state.direction === 'from' ? locked : -1);
@@ -170,7 +187,7 @@ class HeadMap {
   lockedUnit() { return state.locked >= 0 ? this.field.units.unitOf[state.locked] : -1; }
 
   placeLabels() {
-    const {window: view, count, size} = this;
+    const {view, count, size} = this;
     const {list} = this.field.units;
     const pixels = size / view.span;
     this.rowLabels.place(list, view.y, view.span, count, pixels, 14);
@@ -194,77 +211,52 @@ class HeadMap {
     bar.putImageData(image, 0, 0);
     byId('scale-low').textContent = score ? `−${this.end}` : '0';
     // Words gather the weights of their tokens and may lie above the end.
-    byId('scale-high').textContent = this.end + (!score && this.end < 1 && this.end === this.wholeEnd && (this.field.units.words || this.field.units.hide) ? '+' : '');
+    byId('scale-high').textContent = this.end +
+        (!score && this.end < 1 && this.end === this.wholeEnd &&
+                 (this.field.units.words || this.field.units.hide) ?
+             '+' :
+             '');
     byId('scale').setAttribute('aria-label', say(score ? 'scaleNameScore' : 'scaleName', this.end));
     byId('scale').title = say(score ? 'scaleNameScore' : 'scaleName', this.end);
-    const whole = this.window.span >= this.count;
+    const whole = this.view.span >= this.count;
     byId('zoom-fit').disabled = whole;
     byId('zoom-out').disabled = whole;
-    byId('zoom-in').disabled = this.window.span <= fewestCells;
+    byId('zoom-in').disabled = this.view.span <= fewestCells;
     this.plot.classList.toggle('zoomed', !whole);
-    if (this.blocky !== !this.exact) { this.blocky = !this.exact; showHead(); }
+    if (this.blocky !== !this.exact) {
+      this.blocky = !this.exact;
+      showHead();
+    }
   }
 
   // Zooms about a point given in cells.
   zoom(factor, x, y) {
-    const {window: view, count} = this;
+    const {view, count} = this;
     const span = Math.min(count, Math.max(Math.min(fewestCells, count), view.span * factor));
     const ratio = span / view.span;
     this.moveTo(x - (x - view.x) * ratio, y - (y - view.y) * ratio, span);
   }
   moveTo(x, y, span) {
     const limit = Math.max(0, this.count - span);
-    this.window = {x: Math.min(limit, Math.max(0, x)), y: Math.min(limit, Math.max(0, y)), span};
+    this.view = {x: Math.min(limit, Math.max(0, x)), y: Math.min(limit, Math.max(0, y)), span};
     this.draw();
     this.drawMarks();
   }
   // Brings a cell into sight.
   reveal(row, column) {
-    const {x, y, span} = this.window;
+    const {x, y, span} = this.view;
     const into = (start, cell) => cell < start ? cell : cell + 1 > start + span ? cell + 1 - span : start;
     this.moveTo(column >= 0 ? into(x, column) : x, row >= 0 ? into(y, row) : y, span);
   }
 
   update(changed) {
-    if (['all', 'text', 'layer', 'head', 'words', 'hide', 'quantity'].some((name) => changed.has(name))) this.renew();
+    if (['all', 'text', 'layer', 'head', 'words', 'hide', 'quantity'].some((name) => changed.has(name)))
+      this.renew();
     if (changed.has('gather')) this.draw();
-    if (changed.has('locked') && state.locked >= 0) this.reveal(state.direction === 'to' ? this.lockedUnit() : -1, -1);
-    if (changed.has('language') || changed.has('layer') || changed.has('head') || changed.has('all')) byId('map-grid').setAttribute('aria-label', say('mapLabel', state.layer, state.head));
+    if (changed.has('locked') && state.locked >= 0)
+      this.reveal(state.direction === 'to' ? this.lockedUnit() : -1, -1);
+    if (changed.has('language') || changed.has('layer') || changed.has('head') || changed.has('all'))
+      byId('map-grid').setAttribute('aria-label', say('mapLabel', state.layer, state.head));
     this.drawMarks();
-  }
-}
-
-// Labels along one side, as many as fit, set as text.
-class Labels {
-  constructor(box) {
-    this.box = box;
-    this.pool = [];
-  }
-  place(list, start, span, count, pixels, room) {
-    const stride = Math.max(1, Math.ceil(room / pixels));
-    let used = 0;
-    const first = Math.ceil(Math.max(0, start - 0.5) / stride) * stride;
-    for (let u = first; u < Math.min(count, start + span); u += stride) {
-      const at = (u + 0.5 - start) * pixels;
-      if (at < 0 || at > span * pixels) continue;
-      if (!this.pool[used]) {
-        this.pool.push(wordIn('span', 'label'));
-        this.box.append(this.pool[used]);
-      }
-      const label = this.pool[used++];
-      const text = shown(list[u].text);
-      if (label.textContent !== text) label.textContent = text;
-      label.unit = u;
-      label.style.setProperty('--at', at.toFixed(1) + 'px');
-      label.hidden = false;
-      label.classList.toggle('special', list[u].special);
-    }
-    for (; used < this.pool.length; used++) { this.pool[used].hidden = true; this.pool[used].unit = -1; }
-  }
-  mark(pointed, locked) {
-    for (const label of this.pool) {
-      label.classList.toggle('pointed', label.unit >= 0 && label.unit === pointed);
-      label.classList.toggle('locked', label.unit >= 0 && label.unit === locked);
-    }
   }
 }

@@ -29,7 +29,9 @@ class Overview {
     this.grid.setAttribute('aria-colcount', text.heads);
     const top = make('div', 'grid-row names');
     top.setAttribute('aria-hidden', 'true');
-    top.append(make('span', 'row-name'), ...Array.from({length: text.heads}, (_, h) => make('span', 'column-name', h)));
+    top.append(
+        make('span', 'row-name'),
+        ...Array.from({length: text.heads}, (_, h) => make('span', 'column-name', h)));
     const rows = this.layers.map((layer, r) => {
       const row = make('div', 'grid-row');
       row.setAttribute('role', 'row');
@@ -105,14 +107,26 @@ class Overview {
   key(event) {
     let row = this.layers.indexOf(state.layer), head = state.head;
     const lastRow = this.layers.length - 1, lastHead = this.text.heads - 1;
-    if (event.key === 'ArrowRight') head = Math.min(lastHead, head + 1);
-    else if (event.key === 'ArrowLeft') head = Math.max(0, head - 1);
-    else if (event.key === 'ArrowDown') row = Math.min(lastRow, row + 1);
-    else if (event.key === 'ArrowUp') row = Math.max(0, row - 1);
-    else if (event.key === 'Home') { head = 0; if (event.ctrlKey) row = 0; }
-    else if (event.key === 'End') { head = lastHead; if (event.ctrlKey) row = lastRow; }
-    else if (event.key === 'Enter' || event.key === ' ') { event.preventDefault(); byId('map-grid').focus(); return; }
-    else return;
+    if (event.key === 'ArrowRight')
+      head = Math.min(lastHead, head + 1);
+    else if (event.key === 'ArrowLeft')
+      head = Math.max(0, head - 1);
+    else if (event.key === 'ArrowDown')
+      row = Math.min(lastRow, row + 1);
+    else if (event.key === 'ArrowUp')
+      row = Math.max(0, row - 1);
+    else if (event.key === 'Home') {
+      head = 0;
+      if (event.ctrlKey) row = 0;
+    } else if (event.key === 'End') {
+      head = lastHead;
+      if (event.ctrlKey) row = lastRow;
+    } else if (event.key === 'Enter' || event.key === ' ') {
+      event.preventDefault();
+      byId('map-grid').focus();
+      return;
+    } else
+      return;
     event.preventDefault();
     this.choose(this.cells.get(`${this.layers[row]}.${head}`), true);
   }
@@ -127,15 +141,20 @@ class Overview {
         const facts = this.text.headOf.get(name);
         const label = labelName(facts.label);
         cell.querySelector('.thumb-label').textContent = label;
-        const said = say('headCell', facts.layer, facts.head, `${label} ${two(facts.score)}`, two(facts.entropy), percent(facts.share || 0));
-        cell.setAttribute('aria-label', this.text.carriedOf.has(name) ? said : `${said}; ${say('notCarried')}`);
-        cell.title = `${say('layerHead', facts.layer, facts.head)}\n${label} ${two(facts.score)}: ${labelMeaning(facts.label)}\n${say('entropy', two(facts.entropy), percent(facts.share || 0))}`;
+        const said =
+            say('headCell', facts.layer, facts.head, `${label} ${two(facts.score)}`, two(facts.entropy),
+                percent(facts.share || 0));
+        cell.setAttribute(
+            'aria-label', this.text.carriedOf.has(name) ? said : `${said}; ${say('notCarried')}`);
+        cell.title = `${say('layerHead', facts.layer, facts.head)}\n${label} ${two(facts.score)}: ${
+            labelMeaning(facts.label)}\n${say('entropy', two(facts.entropy), percent(facts.share || 0))}`;
       }
       cell.tabIndex = chosen ? 0 : -1;
       cell.classList.toggle('chosen', chosen);
       cell.setAttribute('aria-selected', chosen);
       cell.classList.toggle('dim', state.label !== '' && this.text.headOf.get(name).label !== state.label);
     }
-    for (const chip of byId('legend').children) chip.setAttribute('aria-pressed', chip.dataset.label === state.label);
+    for (const chip of byId('legend').children)
+      chip.setAttribute('aria-pressed', chip.dataset.label === state.label);
   }
 }

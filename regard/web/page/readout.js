@@ -14,9 +14,13 @@ class Readout {
     }
     const from = list[row], to = list[column];
     const title = make('p', 'pair-title');
-    title.append(wordIn('b', '', shown(from.text)), make('span', 'quiet place', ` ${from.first} `), make('span', 'arrow', '→ '), wordIn('b', '', shown(to.text)), make('span', 'quiet place', ` ${to.first}`));
+    title.append(
+        wordIn('b', '', shown(from.text)), make('span', 'quiet place', ` ${from.first} `),
+        make('span', 'arrow', '→ '), wordIn('b', '', shown(to.text)),
+        make('span', 'quiet place', ` ${to.first}`));
     const parts = [title];
-    if (!field.visible(row, column)) parts.push(make('p', 'hint', say(text.causal && to.first > from.first ? 'hiddenPair' : 'maskedPair')));
+    if (!field.visible(row, column))
+      parts.push(make('p', 'hint', say(text.causal && to.first > from.first ? 'hiddenPair' : 'maskedPair')));
     else if (!field.known) {
       const {mean, max} = blockAt(field, row, column);
       parts.push(make('p', '', say('blockReadout', digits(mean), digits(max))));
@@ -37,12 +41,26 @@ class Readout {
     const out = [];
     const raw = digits(Math.exp(score - head.lse[i]));
     const first = [['weight', pairs > 1 ? digits(weight) : raw, 'main']];
-    if (pairs > 1) out.push(this.equation(first), make('p', 'hint', say('strongestPair', `${shown(text.tokens[i].text)} ${i}`, `${shown(text.tokens[j].text)} ${j}`, pairs)));
-    else if (field.units.hidden.length) out.push(make('p', 'hint', `${say('weight')} ${digits(weight)}: ${raw} ${say('rescaled', digits(field.keep(row)))}`));
+    if (pairs > 1)
+      out.push(
+          this.equation(first),
+          make(
+              'p', 'hint',
+              say('strongestPair', `${shown(text.tokens[i].text)} ${i}`, `${shown(text.tokens[j].text)} ${j}`,
+                  pairs)));
+    else if (field.units.hidden.length)
+      out.push(make(
+          'p', 'hint',
+          `${say('weight')} ${digits(weight)}: ${raw} ${say('rescaled', digits(field.keep(row)))}`));
     const second = pairs > 1 ? [['weight', raw]] : first;
-    out.push(this.equation([...second, '= exp(', ['score', digits(score)], '−', ['logSumExp', digits(head.lse[i])], ')']),
-             this.equation([['score', digits(score)], '=', ['scale', digits(head.scale)], '×', ['|q|', digits(qNorm)], '×', ['|k|', digits(kNorm)], '×', ['cosine', digits(cosine)],
-                            '=', ['scale', digits(head.scale)], '×', ['product', digits(dot)]]));
+    out.push(
+        this.equation(
+            [...second, '= exp(', ['score', digits(score)], '−', ['logSumExp', digits(head.lse[i])], ')']),
+        this.equation([
+          ['score', digits(score)], '=', ['scale', digits(head.scale)], '×', ['|q|', digits(qNorm)], '×',
+          ['|k|', digits(kNorm)], '×', ['cosine', digits(cosine)], '=', ['scale', digits(head.scale)], '×',
+          ['product', digits(dot)]
+        ]));
     out.push(this.components(head, i, j));
     return out;
   }
@@ -50,7 +68,10 @@ class Readout {
   equation(parts) {
     const line = make('div', 'equation');
     for (const part of parts) {
-      if (typeof part === 'string') { line.append(make('span', 'sign', part)); continue; }
+      if (typeof part === 'string') {
+        line.append(make('span', 'sign', part));
+        continue;
+      }
       const [name, value, kind] = part;
       const term = make('span', kind ? 'value ' + kind : 'value');
       term.dataset.name = name;

@@ -1,18 +1,18 @@
 // What is chosen at the moment. Parts of the page read it and ask for changes through set().
 
 const state = {
-  text: 0,           // which of the texts
+  text: 0,  // which of the texts
   layer: 0,
   head: 0,
-  words: true,       // units are words, else tokens
-  hide: false,       // special tokens
-  direction: 'to',   // 'to': what the word looks at; 'from': who looks at it
-  locked: -1,        // token of the locked row, -1: none
-  row: -1,           // unit under the pointer or cursor
+  words: true,      // units are words, else tokens
+  hide: false,      // special tokens
+  direction: 'to',  // 'to': what the word looks at; 'from': who looks at it
+  locked: -1,       // token of the locked row, -1: none
+  row: -1,          // unit under the pointer or cursor
   column: -1,
   quantity: 'weight',
   gather: 'max',
-  label: '',         // heads with this label stand out
+  label: '',  // heads with this label stand out
 };
 
 let texts = [];
@@ -23,7 +23,10 @@ const onChange = (listener) => listeners.push(listener);
 function set(changes) {
   const changed = new Set();
   for (const [name, value] of Object.entries(changes)) {
-    if (state[name] !== value) { state[name] = value; changed.add(name); }
+    if (state[name] !== value) {
+      state[name] = value;
+      changed.add(name);
+    }
   }
   if (!changed.size) return;
   for (const listener of listeners) listener(changed);
@@ -34,7 +37,8 @@ const currentText = () => texts[state.text];
 const unitsCache = new Map();
 function unitsOf(text) {
   const name = `${text.index} ${state.words} ${state.hide}`;
-  if (!unitsCache.has(name)) unitsCache.set(name, new Units(text, state.words && text.words.length > 0, state.hide));
+  if (!unitsCache.has(name))
+    unitsCache.set(name, new Units(text, state.words && text.words.length > 0, state.hide));
   return unitsCache.get(name);
 }
 
@@ -76,7 +80,10 @@ function writeAddress() {
   if (state.direction === 'from') parts.push('dir=from');
   if (state.quantity === 'score') parts.push('show=score');
   parts.push(`lang=${language}`);
-  try { history.replaceState(null, '', '#' + parts.join('&')); } catch { /* some viewers allow no history */ }
+  try {
+    history.replaceState(null, '', '#' + parts.join('&'));
+  } catch { /* some viewers allow no history */
+  }
 }
 
 function readAddress() {
@@ -84,7 +91,10 @@ function readAddress() {
   const whole = (name) => /^\d+$/.test(wish.get(name) || '') ? Number(wish.get(name)) : -1;
   if (whole('text') >= 0 && whole('text') < texts.length) state.text = whole('text');
   const [layer, head] = (wish.get('h') || '').split('.');
-  if (currentText().headOf.has(`${layer}.${head}`)) { state.layer = Number(layer); state.head = Number(head); }
+  if (currentText().headOf.has(`${layer}.${head}`)) {
+    state.layer = Number(layer);
+    state.head = Number(head);
+  }
   if (whole('row') >= 0 && whole('row') < currentText().length) state.locked = whole('row');
   if (wish.get('unit') === 'token') state.words = false;
   if (wish.get('unit') === 'word') state.words = true;

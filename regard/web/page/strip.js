@@ -1,6 +1,6 @@
 // The text itself: the words that the chosen word looks at are shaded, and a line says how much of each.
 
-const termsNamed = 5;       // words named in the line,
+const termsNamed = 5;        // words named in the line,
 const smallestNamed = 0.01;  // none below this
 
 class Strip {
@@ -32,8 +32,10 @@ class Strip {
     this.subject = this.pointed = -1;
     units.list.forEach((unit, u) => {
       const token = tokens[unit.first];
-      if (u && token.gap === 2) parts.push(make('br'));
-      else if (u && (token.gap || unit.special || units.list[u - 1].special)) parts.push(document.createTextNode(' '));
+      if (u && token.gap === 2)
+        parts.push(make('br'));
+      else if (u && (token.gap || unit.special || units.list[u - 1].special))
+        parts.push(document.createTextNode(' '));
       const span = make('span', unit.special ? 'word special' : 'word', shown(unit.text));
       span.dataset.unit = u;
       span.setAttribute('role', 'option');
@@ -65,9 +67,12 @@ class Strip {
     if (u < 0) return;
     if (this.text !== currentText()) return;
     const subject = state.locked >= 0 ? this.units.unitOf[state.locked] : -1;
-    if (subject < 0) set(strongestPair(u));
-    else if (state.direction === 'to') set({row: subject, column: u});
-    else set({row: u, column: subject});
+    if (subject < 0)
+      set(strongestPair(u));
+    else if (state.direction === 'to')
+      set({row: subject, column: u});
+    else
+      set({row: u, column: subject});
   }
 
   pick(u) {
@@ -81,13 +86,23 @@ class Strip {
     const backward = forward === 'ArrowRight' ? 'ArrowLeft' : 'ArrowRight';
     const last = this.units.count - 1;
     let next = this.cursor;
-    if (event.key === forward || event.key === 'ArrowDown') next = Math.min(last, next + 1);
-    else if (event.key === backward || event.key === 'ArrowUp') next = Math.max(0, next - 1);
-    else if (event.key === 'Home') next = 0;
-    else if (event.key === 'End') next = last;
-    else if (event.key === 'Enter' || event.key === ' ') { event.preventDefault(); this.pick(this.cursor); return; }
-    else if (event.key === 'Escape') { free(); return; }
-    else return;
+    if (event.key === forward || event.key === 'ArrowDown')
+      next = Math.min(last, next + 1);
+    else if (event.key === backward || event.key === 'ArrowUp')
+      next = Math.max(0, next - 1);
+    else if (event.key === 'Home')
+      next = 0;
+    else if (event.key === 'End')
+      next = last;
+    else if (event.key === 'Enter' || event.key === ' ') {
+      event.preventDefault();
+      this.pick(this.cursor);
+      return;
+    } else if (event.key === 'Escape') {
+      free();
+      return;
+    } else
+      return;
     event.preventDefault();
     this.tabStop(next);
     this.spans[next].focus();
@@ -102,7 +117,9 @@ class Strip {
     const subject = subjectOf(this.text);
     if (changed.has('locked') || changed.has('all')) this.reveal(subject);
     const field = fieldOf(this.text);
-    const weights = subject < 0 || !field.known ? null : state.direction === 'to' ? field.row(subject) : field.column(subject);
+    const weights = subject < 0 || !field.known ? null :
+        state.direction === 'to'                ? field.row(subject) :
+                                                  field.column(subject);
     this.shade(subject, weights);
     this.line.replaceChildren(...(weights ? this.mixture(subject, weights) : [this.hint(field)]));
   }
@@ -111,18 +128,24 @@ class Strip {
     const span = this.spans[u];
     if (!span || this.words.scrollHeight <= this.words.clientHeight) return;
     const top = span.offsetTop - this.words.offsetTop;
-    if (top < this.words.scrollTop || top > this.words.scrollTop + this.words.clientHeight - 30) this.words.scrollTop = top - this.words.clientHeight / 2;
+    if (top < this.words.scrollTop || top > this.words.scrollTop + this.words.clientHeight - 30)
+      this.words.scrollTop = top - this.words.clientHeight / 2;
   }
   hint(field) { return make('span', 'hint', say(field.known ? 'choose' : 'blockStrip')); }
 
-  // Shades relative to the largest weight on a word, so that a row's order can be seen at any length; the line
-  // below has the numbers.
+  // Shades relative to the largest weight on a word, so that a row's order can be seen at any length; the
+  // line below has the numbers.
   shade(subject, weights) {
     let largest = 1e-9;
-    if (weights) weights.forEach((weight, u) => { if (!this.units.isSink(u)) largest = Math.max(largest, weight); });
+    if (weights)
+      weights.forEach((weight, u) => {
+        if (!this.units.isSink(u)) largest = Math.max(largest, weight);
+      });
     this.levelOf = (u) => weights ? Math.round(20 * Math.min(1, weights[u] / largest) ** 0.7) : 0;
     this.shadeSeen();
-    const pointed = subject < 0 || this.text !== currentText() ? -1 : state.direction === 'to' ? state.column : state.row;
+    const pointed = subject < 0 || this.text !== currentText() ? -1 :
+        state.direction === 'to'                               ? state.column :
+                                                                 state.row;
     for (const [place, u] of [['subject', subject], ['pointed', pointed]]) {
       if (this[place] === u) continue;
       const before = this.spans[this[place]], after = this.spans[u];
@@ -157,7 +180,8 @@ class Strip {
   // `it = 0.64 animal + ... + 0.05 on 8 others`; sinks on a line of their own. The parts sum to 1.
   mixture(subject, weights) {
     const {units} = this;
-    const order = [...weights.keys()].filter((u) => !units.isSink(u)).sort((a, b) => weights[b] - weights[a] || a - b);
+    const order =
+        [...weights.keys()].filter((u) => !units.isSink(u)).sort((a, b) => weights[b] - weights[a] || a - b);
     const named = order.filter((u, at) => at < termsNamed && weights[u] >= smallestNamed);
     const rest = order.slice(named.length);
     const sinks = [...weights.keys()].filter((u) => units.isSink(u) && weights[u] > 0);
@@ -165,18 +189,31 @@ class Strip {
     const to = state.direction === 'to';
     const add = (sign, weight, node) => {
       const term = make('span', 'term');
-      term.append(make('span', 'sign', sign), make('span', 'number', two(weight)), document.createTextNode(' '), node);
+      term.append(
+          make('span', 'sign', sign), make('span', 'number', two(weight)), document.createTextNode(' '),
+          node);
       out.push(document.createTextNode(' '), term);
     };
     const sum = (list) => list.reduce((total, u) => total + weights[u], 0);
     const parts = hundredths(named.map((u) => weights[u]), sum(sinks), rest.length && sum(rest) > 0);
-    named.forEach((u, at) => add(at ? '+' : to ? '=' : '←', to ? parts.terms[at] / 100 : weights[u], wordIn('span', 'term-word', shown(units.list[u].text))));
+    named.forEach(
+        (u, at) => add(
+            at     ? '+' :
+                to ? '=' :
+                     '←',
+            to ? parts.terms[at] / 100 : weights[u], wordIn('span', 'term-word', shown(units.list[u].text))));
     if (!to) return out;
-    if (rest.length && (parts.rest || !named.length)) add(named.length ? '+' : '=', parts.rest / 100, make('span', 'quiet', say('rest', rest.length)));
+    if (rest.length && (parts.rest || !named.length))
+      add(named.length ? '+' : '=', parts.rest / 100, make('span', 'quiet', say('rest', rest.length)));
     if (parts.sinks) {
-      const name = !this.text.causal ? 'specials' : sinks.some((u) => units.list[u].special) ? 'sinks' : 'firstToken';
-      const each = sinks.filter((u) => weights[u] >= 0.005).slice(0, 3).map((u) => `${shown(units.list[u].text)} ${two(weights[u])}`);
-      add('+', parts.sinks / 100, make('span', 'quiet', `${say('remaining')} ${say(name)} (${each.join(', ')})`));
+      const name = !this.text.causal               ? 'specials' :
+          sinks.some((u) => units.list[u].special) ? 'sinks' :
+                                                     'firstToken';
+      const each = sinks.filter((u) => weights[u] >= 0.005)
+                       .slice(0, 3)
+                       .map((u) => `${shown(units.list[u].text)} ${two(weights[u])}`);
+      add('+', parts.sinks / 100,
+          make('span', 'quiet', `${say('remaining')} ${say(name)} (${each.join(', ')})`));
     }
     return out;
   }
@@ -199,8 +236,10 @@ function firstWhere(count, holds) {
   let low = 0, high = count;
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (holds(middle)) high = middle;
-    else low = middle + 1;
+    if (holds(middle))
+      high = middle;
+    else
+      low = middle + 1;
   }
   return low;
 }
@@ -217,16 +256,22 @@ function directionOf(units) {
 // A unit and the word that it looks at most (or that looks at it most), as a row and a column.
 function strongestPair(u) {
   const text = currentText(), units = unitsOf(text), field = fieldOf(text);
-  if (u < 0 || !field.known) return {row: state.direction === 'to' ? u : -1, column: state.direction === 'to' ? -1 : u};
+  if (u < 0 || !field.known)
+    return {row: state.direction === 'to' ? u : -1, column: state.direction === 'to' ? -1 : u};
   const weights = state.direction === 'to' ? field.row(u) : field.column(u);
   let best = -1;
-  weights.forEach((weight, other) => { if (!units.isSink(other) && (best < 0 || weight > weights[best])) best = other; });
+  weights.forEach((weight, other) => {
+    if (!units.isSink(other) && (best < 0 || weight > weights[best])) best = other;
+  });
   return state.direction === 'to' ? {row: u, column: best} : {row: best, column: u};
 }
 
 // Locks the row of a token, or frees it where it is locked already.
 function lock(text, token, cell) {
-  if (state.text === text.index && state.locked === token) { free(); return; }
+  if (state.text === text.index && state.locked === token) {
+    free();
+    return;
+  }
   state.text === text.index || set({text: text.index, locked: -1});
   set({locked: token, ...(cell || strongestPair(unitsOf(text).unitOf[token]))});
   announce(strips[text.index].line.textContent);

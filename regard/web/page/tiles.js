@@ -16,10 +16,14 @@ class Tiles {
   // Asks for tiles [row, column]; those of earlier requests that are not asked for again are forgotten.
   ask(list) {
     // From the middle outwards.
-    const middle = list.length ? [0, 1].map((axis) => (list[0][axis] + list[list.length - 1][axis]) / 2) : [0, 0];
+    const middle =
+        list.length ? [0, 1].map((axis) => (list[0][axis] + list[list.length - 1][axis]) / 2) : [0, 0];
     const away = (tile) => Math.hypot(tile[0] - middle[0], tile[1] - middle[1]);
     this.wanted = list.sort((a, b) => away(a) - away(b));
-    if (list.length && !this.running) { this.running = true; this.step(); }
+    if (list.length && !this.running) {
+      this.running = true;
+      this.step();
+    }
   }
 
   step() {
@@ -31,17 +35,20 @@ class Tiles {
       const r0 = row * tileSize, c0 = column * tileSize;
       const r1 = Math.min(count, r0 + tileSize), c1 = Math.min(count, c0 + tileSize);
       if (this.done.size >= tilesKept) this.done.delete(this.done.keys().next().value);
-      this.done.set(row * 65536 + column, {r0, r1, c0, c1, values: this.field.tile(r0, r1, c0, c1, this.quantity)});
+      this.done.set(
+          row * 65536 + column, {r0, r1, c0, c1, values: this.field.tile(r0, r1, c0, c1, this.quantity)});
       made++;
     }
     if (made) this.ready();
-    if (this.wanted.length) setTimeout(() => this.step(), 0);
-    else this.running = false;
+    if (this.wanted.length)
+      setTimeout(() => this.step(), 0);
+    else
+      this.running = false;
   }
 }
 
-// The values of a window of the map, `step` cells squared gathered into one. Tiles that are not there yet, and
-// all of a head without exact weights, are filled from the block maps.
+// The values of a window of the map, `step` cells squared gathered into one. Tiles that are not there yet,
+// and all of a head without exact weights, are filled from the block maps.
 function gather(field, tiles, window, step, how, exact) {
   const {text, units} = field;
   const rows = Math.ceil((window.r1 - window.r0) / step), columns = Math.ceil((window.c1 - window.c0) / step);
@@ -64,9 +71,12 @@ function gather(field, tiles, window, step, how, exact) {
             if (value !== value) continue;
             const at = out + Math.floor((c - window.c0) / step);
             const before = values[at];
-            if (before !== before) values[at] = value;
-            else if (shares) values[at] += value;
-            else if (value > before) values[at] = value;
+            if (before !== before)
+              values[at] = value;
+            else if (shares)
+              values[at] += value;
+            else if (value > before)
+              values[at] = value;
             if (shares) shares[at]++;
           }
         }
@@ -85,6 +95,8 @@ function gather(field, tiles, window, step, how, exact) {
       }
     }
   }
-  if (shares) for (let at = 0; at < values.length; at++) if (shares[at]) values[at] /= shares[at];
+  if (shares)
+    for (let at = 0; at < values.length; at++)
+      if (shares[at]) values[at] /= shares[at];
   return {values, rows, columns, missing};
 }

@@ -25,7 +25,11 @@ function segment(id, read, write) {
       button.tabIndex = chosen ? 0 : -1;
     }
   };
-  for (const button of buttons) button.addEventListener('click', () => { write(button.dataset.value); update(); });
+  for (const button of buttons)
+    button.addEventListener('click', () => {
+      write(button.dataset.value);
+      update();
+    });
   group.addEventListener('keydown', (event) => {
     const step = {ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1}[event.key];
     if (!step) return;
@@ -43,7 +47,9 @@ function segment(id, read, write) {
 let announceTimer = 0;
 function announce(message) {
   clearTimeout(announceTimer);
-  announceTimer = setTimeout(() => { byId('live').textContent = message; }, 120);
+  announceTimer = setTimeout(() => {
+    byId('live').textContent = message;
+  }, 120);
 }
 
 // Runs f once in the next frame, however often it is asked for before.
@@ -52,6 +58,9 @@ function eachFrame(f) {
   return () => {
     if (waiting) return;
     waiting = true;
-    requestAnimationFrame(() => { waiting = false; f(); });
+    requestAnimationFrame(() => {
+      waiting = false;
+      f();
+    });
   };
 }
