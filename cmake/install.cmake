@@ -13,5 +13,6 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/regard-config-version.cma
 install(FILES ${PROJECT_BINARY_DIR}/regard-config.cmake ${PROJECT_BINARY_DIR}/regard-config-version.cmake
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/regard)
 if(TARGET regard)
+  set_target_properties(regard PROPERTIES INSTALL_RPATH ${regard_torch_lib_dir})
   install(TARGETS regard RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()

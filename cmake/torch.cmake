@@ -2,9 +2,9 @@
 # where only its CPU library is linked, so the two libraries are named here. A user's own libtorch comes by
 # CMAKE_PREFIX_PATH; else `make` has unpacked the pinned wheel into the cache.
 set(REGARD_TORCH_VERSION 2.15.0)
-if(DEFINED ENV{REGARD_CACHE})
+if(NOT "$ENV{REGARD_CACHE}" STREQUAL "")
   set(regard_cache $ENV{REGARD_CACHE})
-elseif(DEFINED ENV{XDG_CACHE_HOME})
+elseif(NOT "$ENV{XDG_CACHE_HOME}" STREQUAL "")
   set(regard_cache $ENV{XDG_CACHE_HOME}/regard)
 else()
   set(regard_cache $ENV{HOME}/.cache/regard)

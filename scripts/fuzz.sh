@@ -11,7 +11,7 @@ for version in -14 "" -19 -18 -17 -16 -15; do
 done
 [ -n "$compiler" ] || die "clang++ is not installed: run 'scripts/setup.sh test'"
 configure fuzz -DCMAKE_CXX_COMPILER="$(command -v "$compiler")"
-build fuzz
+build fuzz $(basename -s .cc tests/fuzz/fuzz_*.cc)
 mkdir -p build/fuzz/found build/fuzz/grown
 rm -f build/fuzz/bin/*.failed
 
