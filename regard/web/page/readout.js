@@ -53,14 +53,17 @@ class Readout {
           'p', 'hint',
           `${say('weight')} ${digits(weight)}: ${raw} ${say('rescaled', digits(field.keep(row)))}`));
     const second = pairs > 1 ? [['weight', raw]] : first;
-    out.push(
+    const equations = make('div', 'equations');
+    equations.append(
         this.equation(
             [...second, '= exp(', ['score', digits(score)], '−', ['logSumExp', digits(head.lse[i])], ')']),
+        this.equation(
+            [['score', digits(score)], '=', ['scale', digits(head.scale)], '×', ['product', digits(dot)]]),
         this.equation([
-          ['score', digits(score)], '=', ['scale', digits(head.scale)], '×', ['|q|', digits(qNorm)], '×',
-          ['|k|', digits(kNorm)], '×', ['cosine', digits(cosine)], '=', ['scale', digits(head.scale)], '×',
-          ['product', digits(dot)]
+          ['product', digits(dot)], '=', ['|q|', digits(qNorm)], '×', ['|k|', digits(kNorm)], '×',
+          ['cosine', digits(cosine)]
         ]));
+    out.push(equations);
     out.push(this.components(head, i, j));
     return out;
   }
