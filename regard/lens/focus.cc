@@ -21,7 +21,8 @@ std::string rounded(float value, int digits) {
 }
 
 std::string head_name(int64_t layer, int64_t head) {
-  return "L" + std::to_string(layer) + "H" + std::to_string(head);
+  std::string name = "L";  // "L" + ... : GCC 12 then warns of an overflow that is not there
+  return name.append(std::to_string(layer)).append("H").append(std::to_string(head));
 }
 
 // Whether a unit may be called what a word looks at.
