@@ -65,7 +65,7 @@ at::Tensor embed_plainly(PlainBert& peer, const text::Tokenizer& tokenizer,
       std::copy(row.begin(), row.end(), padded[i].mutable_data_ptr<int64_t>());
       lengths.mutable_data_ptr<int64_t>()[i] = static_cast<int64_t>(row.size());
     }
-    if (static_cast<int64_t>(ids[order[begin]].size()) == longest) lengths = {};
+    if (static_cast<int64_t>(ids[order[begin]].size()) == longest) lengths = at::Tensor();
     const at::Tensor made = peer.embed(padded, lengths);
     for (int64_t i = 0; i < batch; ++i) rows[order[begin + static_cast<size_t>(i)]] = made[i];
     begin = end;

@@ -1,0 +1,109 @@
+#include <cstdio>
+#include <cstdlib>
+#include <iomanip>
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "bench/attention_bench.h"
+#include "bench/embed_bench.h"
+#include "regard/cli/interrupt.h"
+#include "regard/cli/verbs.h"
+
+// bench: our kernels beside what people use now, alternately in one process. Only ratios of one run mean
+// anything.
+namespace regard::cli {
+namespace {
+
+struct Bench {
+  std::string against = "torch";
+  bool json = false;
+  bool quick = false;
+  double seconds = 0.0;
+  int64_t sentences = 1000;
+  int64_t repeats = 3;
+};
+
+void warn_about_waiting_threads() {
+  const char* policy = std::getenv("OMP_WAIT_POLICY");
+  if (policy == nullptr || std::string(policy) != "passive")
+    std::cerr << "regard: with two threads, set OMP_WAIT_POLICY=passive: libtorch's waiting threads "
+                 "otherwise take the "
+                 "cores that the other side is timed on\n";
+}
+
+void print_header() {
+  std::cout << std::left << std::setw(9) << "op" << std::setw(8) << "mask" << std::setw(6) << "type"
+            << std::right << std::setw(6) << "heads" << std::setw(7) << "Lq" << std::setw(7) << "Lk"
+            << std::setw(5) << "D" << std::setw(4) << "thr" << std::setw(11) << "ours ms" << std::setw(11)
+            << "torch ms" << std::setw(8) << "ratio" << std::setw(9) << "GFLOP/s" << std::setw(7) << "peak"
+            << "\n";
+}
+
+void print_row(const nlohmann::ordered_json& row) {
+  std::cout << std::left << std::setw(9) << row["op"].get<std::string>() << std::setw(8)
+            << row["mask"].get<std::string>() << std::setw(6) << row["dtype"].get<std::string>() << std::right
+            << std::setw(6)
+            << std::to_string(row["Hq"].get<int>()) + "/" + std::to_string(row["Hkv"].get<int>())
+            << std::setw(7) << row["Lq"].get<int64_t>() << std::setw(7) << row["Lk"].get<int64_t>()
+            << std::setw(5) << row["Dk"].get<int64_t>() << std::setw(4) << row["threads"].get<int>()
+            << std::fixed << std::setprecision(3) << std::setw(11) << row["ours_ms"].get<double>()
+            << std::setw(11) << row["peer_ms"].get<double>() << std::setprecision(2) << std::setw(8)
+            << row["ratio"].get<double>() << std::setprecision(1) << std::setw(9)
+            << row["gflops"].get<double>() << std::setprecision(0) << std::setw(6)
+            << 100 * row["peak_share"].get<double>() << "%" << std::endl;
+}
+
+void run_attention(const Bench& options) {
+  catch_interrupts();
+  warn_about_waiting_threads();
+  const double seconds = options.seconds > 0 ? options.seconds : options.quick ? 0.4 : 2.0;
+  if (!options.json) print_header();
+  for (const bench::AttentionCase& c : bench::attention_cases(options.quick)) {
+    stop_if_interrupted();
+    const auto row = bench::run_attention_case(c, seconds);
+    if (options.json)
+      std::cout << row.dump() << std::endl;
+    else
+      print_row(row);
+  }
+}
+
+void run_embed(const Bench& options) {
+  const nlohmann::json row = bench::embed_bench(options.sentences, options.repeats);
+  std::cout << (options.json ? row.dump() : row.dump(2)) << '\n';
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app) {
+  auto options = std::make_shared<Bench>();
+  CLI::App* verb = app.add_subcommand("bench", "Speed beside what people use now, in one process");
+  verb->require_subcommand(1);
+  verb->footer("Example: OMP_WAIT_POLICY=passive regard bench attention --quick");
+
+  CLI::App* attention = verb->add_subcommand("attention", "Attention kernels beside libtorch's");
+  attention->add_option("--against", options->against, "The peer")
+      ->check(CLI::IsMember({"torch"}))
+      ->capture_default_str();
+  attention->add_flag("--quick", options->quick, "Fewer rows, under a minute");
+  attention->add_option("--seconds", options->seconds, "Time for each row (default: 2, with --quick 0.4)")
+      ->check(CLI::PositiveNumber);
+  attention->add_flag("--json", options->json, "One JSON object a line");
+  attention->footer("Example: OMP_WAIT_POLICY=passive regard bench attention --against torch --json");
+  attention->callback([options] { run_attention(*options); });
+
+  CLI::App* embed =
+      verb->add_subcommand("embed", "Sentence embedding beside the same model in plain libtorch");
+  embed->add_option("--sentences", options->sentences, "Sentences to embed")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  embed->add_option("--repeats", options->repeats, "Runs of each side; the best counts")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  embed->add_flag("--json", options->json, "One JSON object on one line");
+  embed->footer("Example: regard bench embed --sentences 1000");
+  embed->callback([options] { run_embed(*options); });
+}
+
+}  // namespace regard::cli
