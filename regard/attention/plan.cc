@@ -26,6 +26,7 @@ std::string explain(const kernel::ForwardTiling& tiling, const Operands& form) {
   } else {
     text << rows << (rows == 1 ? " query row shares" : " query rows share")
          << " packed keys in register tiles";
+    if (form.k.stride[3] != 1 || form.v.stride[3] != 1) text << "; features that are not adjacent are packed";
   }
   return text.str();
 }

@@ -22,9 +22,10 @@ class Plan {
   size_t workspace_bytes(int workers) const;
 
   // Computes out (and lse, if given). Checks and allocates nothing. The operands must have the planned form,
-  // but their memory may lie elsewhere, strides may differ, and the number of keys may be anything up to the
-  // planned one: a decoder plans once for its longest context and keeps Lk as a run-time argument. Lengths
-  // beyond Lk are cut there. workspace is aligned to 64 bytes and holds workspace_bytes(parallel.workers()).
+  // but their memory may lie elsewhere, with other strides along batch, head and position, and the number of
+  // keys may be anything up to the planned one: a decoder plans once for its longest context and keeps Lk as
+  // a run-time argument. Lengths beyond Lk are cut there. workspace is aligned to 64 bytes and holds
+  // workspace_bytes(parallel.workers()).
   void run(const Operands& operands, std::span<std::byte> workspace, kernel::Parallel& parallel) const;
 
   const Spec& spec() const { return spec_; }
