@@ -60,7 +60,7 @@ function start() {
   const first = focus.heads[0] || carried[0] || grid[0];
   state.layer = first.layer;
   state.head = first.head;
-  state.words = texts[0].words.length > 0;
+  state.words = focus.words && texts[0].words.length > 0;
   state.locked = focus.token;
   state.hide = texts[0].specialHidden;
   readAddress();

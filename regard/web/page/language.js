@@ -85,7 +85,7 @@ const phrases = {
     saidFreed: 'row freed',
     mapLabel: (l, h) => `Attention of layer ${l} head ${h}, rows look at columns`,
     exact: 'Weights, scores and norms are recomputed in this page from float32 q, k and log-sum-exp.',
-    approximate: 'q and k are kept in 16 bits here: weights are within about 1 %.',
+    approximate: 'q and k are kept in 16 bits here: weights are within about 1 % where scores stay below 30.',
     scaleName: (end) => `colour scale from 0 to ${end}, square root`,
     scaleNameScore: (end) => `colour scale from −${end} to ${end}`,
     labels: {
@@ -194,7 +194,7 @@ const phrases = {
     saidFreed: '已解锁',
     mapLabel: (l, h) => `第 ${l} 层第 ${h} 头的注意力，行看列`,
     exact: '权重、分数和范数由本页用 float32 的 q、k 和 log-sum-exp 重新算出。',
-    approximate: '这里的 q 和 k 是 16 位：权重误差约在 1 % 以内。',
+    approximate: '这里的 q 和 k 是 16 位：分数不超过 30 时权重误差约在 1 % 以内。',
     scaleName: (end) => `色标 0 到 ${end}，平方根`,
     scaleNameScore: (end) => `色标 −${end} 到 ${end}`,
     labels: {

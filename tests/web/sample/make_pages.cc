@@ -82,7 +82,10 @@ int main(int argc, char** argv) {
               .special = false,
               .focus = 500,
               .carried_heads = 4};
-  for (int i = 0; i < 1000; ++i) text.words.push_back((i % 7 == 3 ? "##" : "") + ("w" + std::to_string(i)));
+  for (int i = 0; i < 1000; ++i) {
+    std::string word = i % 7 == 3 ? "##w" : "w";
+    text.words.push_back(word.append(std::to_string(i)));
+  }
   const auto thousand = sample_report(text);
   write(folder, "thousand", page(thousand), numbers(thousand));
 }
