@@ -185,11 +185,14 @@ std::string sink_words(const Report& report, const lens::Mixture& mixture) {
 }  // namespace
 
 std::string count_text(int64_t number) {
-  std::string digits = std::to_string(number);
-  for (auto at = static_cast<int64_t>(digits.size()) - 3; at > (number < 0 ? 1 : 0); at -= 3) {
-    digits.insert(static_cast<size_t>(at), ",");
+  const std::string digits = std::to_string(number);
+  std::string out;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    const bool group = i > 0 && digits[i - 1] != '-' && (digits.size() - i) % 3 == 0;
+    if (group) out.push_back(',');
+    out.push_back(digits[i]);
   }
-  return digits;
+  return out;
 }
 
 std::string weight_text(float weight) {
@@ -201,7 +204,10 @@ std::string weight_text(float weight) {
 }
 
 std::string head_name(int64_t layer, int64_t head) {
-  return "L" + std::to_string(layer) + "H" + std::to_string(head);
+  // Appended piece by piece: GCC 12 warns falsely of an overflow in "L" + std::to_string(...).
+  std::string name("L");
+  name.append(std::to_string(layer)).append("H").append(std::to_string(head));
+  return name;
 }
 
 const char* label_code(Label label) {
@@ -339,11 +345,12 @@ void print_grid(std::ostream& out, const Terminal& terminal, const Report& repor
     Line numbers(terminal);
     numbers.cell("", margin);
     for (int64_t head = begin; head < end; ++head)
-      numbers.cell("H" + std::to_string(head), kGridCell, text::Align::left, Ink::dim);
+      numbers.cell(std::string("H").append(std::to_string(head)), kGridCell, text::Align::left, Ink::dim);
     out << numbers.text() << '\n';
     for (size_t row = 0; row < report.kept_layers.size(); ++row) {
       Line line(terminal);
-      line.cell("L" + std::to_string(report.kept_layers[row]), margin - 1, text::Align::right, Ink::dim)
+      line.cell(std::string("L").append(std::to_string(report.kept_layers[row])), margin - 1,
+                text::Align::right, Ink::dim)
           .add(" ");
       for (int64_t head = begin; head < end; ++head) {
         const lens::HeadReport& cell =
