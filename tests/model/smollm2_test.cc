@@ -47,8 +47,9 @@ TEST_F(SmolLm2, LogitsOfTheLastPositionEqualTransformers) {
     EXPECT_LE(max_difference(top, golden_.at(prefix + "top50_logits")), 2e-3) << "prompt " << i;
     EXPECT_LE(max_difference(logits.logsumexp(0, true), golden_.at(prefix + "logsumexp")), 2e-3)
         << "prompt " << i;
-    if (golden_.has(prefix + "logits"))
+    if (golden_.has(prefix + "logits")) {
       EXPECT_LE(max_difference(logits, golden_.at(prefix + "logits")), 2e-3);
+    }
   }
 }
 
@@ -125,7 +126,8 @@ TEST_F(SmolLm2, CachedDecodingEqualsTheFullPassForAnySplit) {
       context.position += count;
     }
     EXPECT_EQ(cache->length(), length);
-    EXPECT_LE(max_difference(at::cat(parts), want), 1e-4);
+    // Other tile shapes, other roundings; relative to the largest component.
+    EXPECT_LE(max_difference(at::cat(parts), want), 1e-5 * want.abs().max().item<double>());
   }
 }
 
