@@ -1,6 +1,7 @@
 #include "bench/plain_bert.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <cstring>
 

@@ -1,9 +1,8 @@
-// Everything of libtorch that the torch rooms use; see cmake/torch.cmake.
-#include <torch/nn.h>
-#include <torch/csrc/autograd/custom_function.h>
-#include <torch/csrc/autograd/grad_mode.h>
+// What most units of the torch rooms use; see cmake/torch.cmake. torch/nn.h and the autograd headers stay out: GCC
+// instantiates their templates again at the end of every unit, 7 seconds each, used or not.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <c10/core/InferenceMode.h>
 
 #include <nlohmann/json.hpp>
 

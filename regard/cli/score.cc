@@ -1,3 +1,5 @@
+#include <c10/core/InferenceMode.h>
+
 #include <cmath>
 #include <iomanip>
 #include <iostream>

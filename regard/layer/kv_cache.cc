@@ -1,6 +1,7 @@
 #include "regard/layer/kv_cache.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <sstream>

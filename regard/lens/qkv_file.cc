@@ -199,7 +199,8 @@ void describe_pieces(const std::vector<std::string>& pieces, Recording& recordin
       recording.words.back().text += bare;
       ++recording.words.back().count;
     }
-    recording.text += (starts && i > 0 ? " " : "") + std::string(bare);
+    if (starts && i > 0) recording.text += ' ';
+    recording.text += bare;
     recording.tokens.push_back(std::move(token));
   }
 }

@@ -1,7 +1,7 @@
 #include "regard/lens/record.h"
 
 #include <ATen/ATen.h>
-#include <torch/csrc/autograd/grad_mode.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <cmath>
@@ -163,7 +163,7 @@ Recording record(const model::Loaded& loaded, const text::Encoding& encoding, st
   while (last_wanted > 0 && wanted[static_cast<size_t>(last_wanted)] == 0) --last_wanted;
   TextRecorder recorder(options, std::move(wanted), tokens);
 
-  const torch::NoGradGuard no_grad;
+  const at::NoGradGuard no_grad;
   model::Input input;
   input.ids = at::tensor(encoding.ids, at::kLong).unsqueeze(0);
   if (std::any_of(encoding.type_ids.begin(), encoding.type_ids.end(), [](uint8_t t) { return t != 0; })) {
