@@ -64,7 +64,7 @@ std::unique_ptr<Tokenizer> load_tokenizer(const io::Gguf& gguf) {
   }
   if (gguf.has(kScores)) check_length(gguf, kScores, gguf.require_floats(kScores).size(), tokens.size());
 
-  Vocabulary vocabulary(gguf.source());
+  Vocabulary vocabulary(gguf.source(), tokens.size());
   std::vector<AddedToken> added;
   std::vector<uint8_t> special(tokens.size(), 0);
   for (size_t i = 0; i < tokens.size(); ++i) {

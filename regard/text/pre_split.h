@@ -1,6 +1,7 @@
 // The first cut of byte-level BPE: a text into pieces that no token crosses. In model files these are regular
 // expressions; each known one has a scanner here, so that time is linear whatever the text, and others are
-// refused by name instead of being run.
+// refused by name instead of being run. Letters and digits are those of
+// utf8proc's Unicode.
 #pragma once
 
 #include <functional>

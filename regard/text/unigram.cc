@@ -20,17 +20,14 @@ Unigram::Unigram(TokenizerParts parts, UnigramConfig config)
   const Vocabulary& vocabulary = parts_.vocabulary;
   if (!parts_.ids.unk) io::fail(vocabulary.source(), "the vocabulary has no token for unknown characters");
   const TokenId unknown = *parts_.ids.unk;
-  std::vector<UnigramPiece> plain, specials;
-  for (size_t id = 0; id < config_.scores.size(); ++id) {
-    if (!vocabulary.has(TokenId(id)) || TokenId(id) == unknown) continue;
-    const std::string_view piece = vocabulary.piece(TokenId(id));
-    if (!piece.empty())
-      (is_special(TokenId(id)) ? specials : plain).push_back({piece, TokenId(id), config_.scores[id]});
+  std::vector<UnigramPiece> pieces;
+  pieces.reserve(config_.scores.size());
+  for (size_t i = 0; i < config_.scores.size(); ++i) {
+    const auto id = TokenId(i);
+    if (!vocabulary.has(id) || id == unknown || vocabulary.piece(id).empty()) continue;
+    pieces.push_back({vocabulary.piece(id), id, config_.scores[i], is_special(id)});
   }
-  model_ = UnigramModel(plain, unknown, config_.unknown_score, config_.single_precision);
-  if (!config_.specials_as_pieces) return;
-  plain.insert(plain.end(), specials.begin(), specials.end());
-  model_with_specials_ = UnigramModel(plain, unknown, config_.unknown_score, config_.single_precision);
+  model_ = UnigramModel(pieces, unknown, config_.unknown_score, config_.single_precision);
 }
 
 AlignedText Unigram::normalize(std::string_view text, size_t base) const {
@@ -88,13 +85,13 @@ AlignedText Unigram::mark_spaces(const AlignedText& text, size_t base) const {
 
 void Unigram::encode_plain(std::string_view text, size_t base, bool parse_special, Encoding& out) const {
   const AlignedText marked = mark_spaces(normalize(text, base), base);
-  const UnigramModel& model = parse_special && model_with_specials_ ? *model_with_specials_ : model_;
+  const bool with_specials = parse_special && config_.specials_as_pieces;
   const std::string_view bytes = marked.text();
   for (size_t begin = 0; begin < bytes.size();) {
     const size_t end =
         config_.split_words ? std::min(bytes.find(kMarkBytes, begin + 1), bytes.size()) : bytes.size();
     bool after_unknown = false;
-    for (const UnigramToken& token : model.best_path(bytes.substr(begin, end - begin))) {
+    for (const UnigramToken& token : model_.best_path(bytes.substr(begin, end - begin), with_specials)) {
       Span span{begin + token.span.begin, begin + token.span.end};
       const bool marks = bytes.substr(span.begin).starts_with(kMarkBytes);
       if (marks && span.end - span.begin > kMarkBytes.size()) span.begin += kMarkBytes.size();

@@ -55,7 +55,6 @@ class Unigram final : public Tokenizer {
 
   UnigramConfig config_;
   UnigramModel model_;
-  std::optional<UnigramModel> model_with_specials_;
 };
 
 }  // namespace regard::text

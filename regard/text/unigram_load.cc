@@ -110,7 +110,7 @@ std::unique_ptr<Tokenizer> unigram_from_json(const JsonSource& json) {
 
 std::unique_ptr<Tokenizer> load_tokenizer(const io::E5File& file) {
   const io::E5Tokenizer& tables = file.tokenizer();
-  Vocabulary vocabulary(file.source());
+  Vocabulary vocabulary(file.source(), tables.pieces.size());
   for (size_t id = 0; id < tables.pieces.size(); ++id) vocabulary.add(tables.pieces[id], int64_t(id));
   vocabulary.finish();
 

@@ -14,19 +14,18 @@ UnigramModel::UnigramModel(const std::vector<UnigramPiece>& pieces, TokenId unkn
   std::vector<std::pair<std::string_view, uint32_t>> entries;
   entries.reserve(pieces.size());
   for (const UnigramPiece& piece : pieces) {
-    entries.emplace_back(piece.piece, static_cast<uint32_t>(ids_.size()));
-    ids_.push_back(piece.id);
-    scores_.push_back(piece.score);
+    entries.emplace_back(piece.piece, static_cast<uint32_t>(entries_.size()));
+    entries_.push_back({piece.id, piece.score, piece.special});
   }
   trie_ = Trie(std::move(entries));
 }
 
-std::vector<UnigramToken> UnigramModel::best_path(std::string_view text) const {
-  return single_precision_ ? search<float>(text) : search<double>(text);
+std::vector<UnigramToken> UnigramModel::best_path(std::string_view text, bool with_specials) const {
+  return single_precision_ ? search<float>(text, with_specials) : search<double>(text, with_specials);
 }
 
 template <class Real>
-std::vector<UnigramToken> UnigramModel::search(std::string_view text) const {
+std::vector<UnigramToken> UnigramModel::search(std::string_view text, bool with_specials) const {
   // The best way to reach each byte: its sum, its last token and where that began.
   struct Step {
     Real sum = -std::numeric_limits<Real>::infinity();
@@ -45,8 +44,10 @@ std::vector<UnigramToken> UnigramModel::search(std::string_view text) const {
       Step& step = steps[end];
       if (!step.reached || candidate > step.sum) step = {candidate, at, id, true};
     };
-    trie_.prefixes(text.substr(at),
-                   [&](size_t bytes, uint32_t entry) { offer(at + bytes, ids_[entry], scores_[entry]); });
+    trie_.prefixes(text.substr(at), [&](size_t bytes, uint32_t index) {
+      const Entry& entry = entries_[index];
+      if (!entry.special || with_specials) offer(at + bytes, entry.id, entry.score);
+    });
     offer(at + length, unknown_, unknown_score_);
     at += length;
   }

@@ -15,6 +15,7 @@ struct UnigramPiece {
   std::string_view piece;
   TokenId id;
   double score;  // log-probability
+  bool special;  // matched on request only
 };
 
 // A token of the best path, with its bytes of the (normalised) text.
@@ -33,15 +34,19 @@ class UnigramModel {
 
   // A path replaces another to the same place only where its sum is greater; at each place shorter pieces are
   // tried first and the unknown character last. Time and memory are linear in the text.
-  std::vector<UnigramToken> best_path(std::string_view text) const;
+  std::vector<UnigramToken> best_path(std::string_view text, bool with_specials) const;
 
  private:
   template <class Real>
-  std::vector<UnigramToken> search(std::string_view text) const;
+  std::vector<UnigramToken> search(std::string_view text, bool with_specials) const;
 
-  Trie trie_;  // values: indices into the two lists
-  std::vector<TokenId> ids_;
-  std::vector<double> scores_;
+  struct Entry {
+    TokenId id;
+    double score;
+    bool special;
+  };
+  Trie trie_;  // values: indices into entries_
+  std::vector<Entry> entries_;
   TokenId unknown_ = 0;
   double unknown_score_ = 0;
   bool single_precision_ = false;

@@ -17,7 +17,10 @@ inline constexpr TokenId kMaxUnusedIds = 65536;
 
 class Vocabulary {
  public:
-  explicit Vocabulary(std::string source) : source_(std::move(source)) {}
+  // `expected`: about how many pieces will come.
+  explicit Vocabulary(std::string source, size_t expected = 0) : source_(std::move(source)) {
+    ids_.reserve(expected);
+  }
 
   // Throws io::Error: a negative or huge id, an id or a piece given twice. The bound on ids is checked by
   // finish().

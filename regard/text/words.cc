@@ -6,6 +6,7 @@
 
 #include "regard/text/unicode.h"
 #include "regard/text/utf8.h"
+#include "regard/text/visible.h"
 
 namespace regard::text {
 namespace {
@@ -75,7 +76,7 @@ std::vector<Word> group_words(const Encoding& encoding, std::string_view text, s
       word.bytes = span;
       word.text_index = index;
       word.is_special = encoding.special[i];
-      word.is_punctuation = !word.is_special && look.punctuation;
+      word.is_punctuation = !word.is_special && (look.punctuation || span.empty());
       out.push_back(std::move(word));
     }
     joins = !encoding.special[i] && !span.empty();
@@ -87,7 +88,13 @@ std::vector<Word> group_words(const Encoding& encoding, std::string_view text, s
     while (is_inside_character(source, word.bytes.begin)) --word.bytes.begin;
     while (is_inside_character(source, word.bytes.end)) ++word.bytes.end;
     word.text = source.substr(word.bytes.begin, word.bytes.end - word.bytes.begin);
-    if (word.is_special || word.text.empty()) word.text = encoding.pieces[word.tokens[0]];
+    const size_t token = word.tokens[0];
+    const Span all = encoding.offsets[token];
+    if (word.is_special || all.empty()) {
+      word.text = encoding.pieces[token];
+    } else if (word.text.empty()) {
+      word.text = visible(source.substr(all.begin, all.end - all.begin), false);
+    }
   }
   return out;
 }

@@ -10,12 +10,12 @@
 namespace regard::text {
 
 struct Word {
-  std::string text;            // its bytes of the text; a special token's piece
+  std::string text;            // its bytes of the text; a special token's piece; white space made visible
   std::vector<size_t> tokens;  // indices into the Encoding, ascending
   Span bytes;                  // without the space in front; empty for special tokens that were added
   uint8_t text_index = 0;      // which text of a pair `bytes` counts in
   bool is_special = false;
-  bool is_punctuation = false;  // punctuation or symbols only
+  bool is_punctuation = false;  // only punctuation, symbols or white space
 };
 
 // Every token is in exactly one word, in order. A word is a run of tokens with no space between; punctuation
