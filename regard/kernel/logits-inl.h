@@ -29,6 +29,11 @@ struct LogitRule {
         cap(p.softcap > 0.0F ? p.softcap * kLog2e : 0.0F) {}
 };
 
+// The lanes whose bit is set.
+HWY_INLINE hn::Mask<D> visible(D d, uint64_t bits) {
+  return hn::LoadMaskBits(d, reinterpret_cast<const uint8_t*>(&bits));
+}
+
 // Turns products into logits in place and sets what a row does not see to -infinity (by selection: a NaN
 // there vanishes). tile: [kRows][kCols]; rows past `count` are left alone. live: the columns that take part.
 HWY_INLINE void finish_logits(const LogitRule& rule, const Forward& p, int64_t batch, int64_t head,
@@ -43,6 +48,15 @@ HWY_INLINE void finish_logits(const LogitRule& rule, const Forward& p, int64_t b
   } else {
     p.mask.bits(p.mask.self, batch, head, row, count, key, columns, words);
     for (int64_t r = 0; r < count; ++r) words[r] &= in_range;
+  }
+  if (rule.plain) {
+    for (int64_t r = 0; r < count; ++r)
+#pragma GCC unroll 4
+      for (int64_t n = 0; n < kCols; n += kLanes) {
+        float* at = tile + r * kCols + n;
+        hn::Store(hn::IfThenElse(visible(d, words[r] >> n), hn::Load(d, at), hn::Set(d, -HUGE_VALF)), d, at);
+      }
+    return;
   }
   const Vec slope = hn::Set(d, p.slopes ? p.slopes(batch, head, 0, 0) * kLog2e : 0.0F);
   const Vec lane = hn::Iota(d, 0.0F);
@@ -66,9 +80,7 @@ HWY_INLINE void finish_logits(const LogitRule& rule, const Forward& p, int64_t b
         const Vec distance = hn::Abs(hn::Sub(hn::Set(d, first - static_cast<float>(n)), lane));
         x = hn::NegMulAdd(slope, distance, x);
       }
-      const uint64_t bits = words[r] >> n;
-      const auto visible = hn::LoadMaskBits(d, reinterpret_cast<const uint8_t*>(&bits));
-      hn::Store(hn::IfThenElse(visible, x, hn::Set(d, -HUGE_VALF)), d, at);
+      hn::Store(hn::IfThenElse(visible(d, words[r] >> n), x, hn::Set(d, -HUGE_VALF)), d, at);
     }
   }
 }

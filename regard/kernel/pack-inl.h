@@ -154,19 +154,21 @@ HWY_INLINE void store_out(const AnyView& out, int64_t batch, int64_t head, int64
   const int64_t stride = out.stride[3];
   const int64_t offset =
       batch * out.stride[0] + head * out.stride[1] + position * out.stride[2] + feature * stride;
+  const Vec scale = hn::Set(d, factor);
+  if (out.dtype == DType::f32 && stride == 1 && n == kWidth && factor != 0.0F) {
+    float* to = static_cast<float*>(out.data) + offset;
+#pragma GCC unroll 4
+    for (int64_t i = 0; i < kWidth; i += kLanes) hn::StoreU(hn::Mul(hn::Load(d, row + i), scale), d, to + i);
+    return;
+  }
   HWY_ALIGN float scaled[kWidth];
   for (int64_t i = 0; i < kWidth; i += kLanes)
     // Selected, not multiplied by 0: a row that sees nothing is 0.
-    hn::Store(factor == 0.0F ? hn::Zero(d) : hn::Mul(hn::Load(d, row + i), hn::Set(d, factor)), d,
-              scaled + i);
+    hn::Store(factor == 0.0F ? hn::Zero(d) : hn::Mul(hn::Load(d, row + i), scale), d, scaled + i);
   switch (out.dtype) {
     case DType::f32: {
       float* to = static_cast<float*>(out.data) + offset;
-      if (stride == 1 && n == kWidth) {
-        for (int64_t i = 0; i < kWidth; i += kLanes) hn::StoreU(hn::Load(d, scaled + i), d, to + i);
-      } else {
-        for (int64_t i = 0; i < n; ++i) to[i * stride] = scaled[i];
-      }
+      for (int64_t i = 0; i < n; ++i) to[i * stride] = scaled[i];
       break;
     }
     case DType::bf16: {

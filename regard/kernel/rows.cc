@@ -88,7 +88,9 @@ float close_row(const Forward& p, int64_t batch, int64_t head, int64_t row, floa
     }
   }
   const bool empty = total == 0.0;
-  if (p.lse) p.lse(batch, head, row, 0) = empty ? -kInfinity : static_cast<float>(top + std::log(total));
+  if (p.lse)
+    p.lse(batch, head, row, 0) =
+        empty ? -kInfinity : static_cast<float>(top + std::log(static_cast<float>(total)));
   return empty || factor == 0.0 ? 0.0F : static_cast<float>(factor / total);
 }
 

@@ -69,24 +69,35 @@ HWY_INLINE Vec load(D d, const f16* p) {
 #endif
 }
 
-// 2^x for x <= 126, relative error below 8e-8; 0 below -126 and for -infinity, NaN for NaN, exactly 1 at 0.
-// Polynomial: minimax on [-0.5, 0.5] with constant term 1, truncation 1.6e-8.
-HWY_INLINE Vec exp2(D d, Vec x) {
+// x[i] = 2^x[i] for x <= 126, relative error below 8e-8; 0 below -126 and for -infinity, NaN for NaN, exactly
+// 1 at 0. Polynomial: minimax on [-0.5, 0.5] with constant term 1, truncation 1.6e-8. Step by step for all of
+// them: one alone is a chain of some 40 cycles, and a scheduler holds too few of them to fill the units.
+template <int64_t kCount>
+HWY_INLINE void exp2(D d, Vec (&x)[kCount]) {
   const DU du;
   // Adding 1.5 * 2^23 rounds to an integer and leaves it in the low mantissa bits.
   const Vec magic = hn::Set(d, 12582912.0F);
-  const Vec shifted = hn::Add(x, magic);
-  const Vec f = hn::Sub(x, hn::Sub(shifted, magic));
-  Vec p = hn::Set(d, 0.0001535344636067748F);
-  p = hn::MulAdd(p, f, hn::Set(d, 0.0013398878509178758F));
-  p = hn::MulAdd(p, f, hn::Set(d, 0.00961843691766262F));
-  p = hn::MulAdd(p, f, hn::Set(d, 0.055503323674201965F));
-  p = hn::MulAdd(p, f, hn::Set(d, 0.24022647738456726F));
-  p = hn::MulAdd(p, f, hn::Set(d, 0.6931471824645996F));
-  p = hn::MulAdd(p, f, hn::Set(d, 1.0F));
-  const auto exponent = hn::Add(hn::ShiftLeft<23>(hn::BitCast(du, shifted)), hn::Set(du, 0x3F800000U));
+  Vec shifted[kCount], f[kCount], p[kCount];
+#define REGARD_EACH _Pragma("GCC unroll 16") for (int64_t i = 0; i < kCount; ++i)
+  REGARD_EACH shifted[i] = hn::Add(x[i], magic);
+  REGARD_EACH f[i] = hn::Sub(x[i], hn::Sub(shifted[i], magic));
+  REGARD_EACH p[i] = hn::MulAdd(hn::Set(d, 0.0001535344636067748F), f[i], hn::Set(d, 0.0013398878509178758F));
+  REGARD_EACH p[i] = hn::MulAdd(p[i], f[i], hn::Set(d, 0.00961843691766262F));
+  REGARD_EACH p[i] = hn::MulAdd(p[i], f[i], hn::Set(d, 0.055503323674201965F));
+  REGARD_EACH p[i] = hn::MulAdd(p[i], f[i], hn::Set(d, 0.24022647738456726F));
+  REGARD_EACH p[i] = hn::MulAdd(p[i], f[i], hn::Set(d, 0.6931471824645996F));
+  REGARD_EACH p[i] = hn::MulAdd(p[i], f[i], hn::Set(d, 1.0F));
   // A product, not an addition to the exponent field: a NaN must stay one.
-  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -126.0F)), hn::Mul(p, hn::BitCast(d, exponent)));
+  REGARD_EACH p[i] = hn::Mul(p[i], hn::BitCast(d, hn::Add(hn::ShiftLeft<23>(hn::BitCast(du, shifted[i])),
+                                                          hn::Set(du, 0x3F800000U))));
+  REGARD_EACH x[i] = hn::IfThenZeroElse(hn::Lt(x[i], hn::Set(d, -126.0F)), p[i]);
+#undef REGARD_EACH
+}
+
+HWY_INLINE Vec exp2(D d, Vec x) {
+  Vec one[1] = {x};
+  exp2(d, one);
+  return one[0];
 }
 
 // tanh, relative error below 2e-7: a softcap must not lose the digits of small scores.

@@ -130,7 +130,7 @@ HWY_INLINE void raise_maxima(int64_t tiles, int64_t out_features, const StripScr
     const float after = now > before ? now : before;
     if (after == before) continue;
     s.row_max[i] = after;
-    // -infinity before: the row had seen nothing, its sums are 0 and the factor is too.
+    if (before == -HUGE_VALF) continue;  // nothing was summed yet
     const Vec factor = exp2(d, hn::Set(d, before - after));
     hn::Store(hn::Mul(hn::Load(d, s.sums + i * kLanes), factor), d, s.sums + i * kLanes);
     float* out = s.out + i / kRows * s.out_stride + i % kRows * kCols;
@@ -146,27 +146,35 @@ HWY_INLINE void raise_maxima(int64_t tiles, int64_t out_features, const StripScr
 HWY_INLINE void exponentials(int64_t tile_index, PanelRange range, const StripScratch& s) {
   const D d;
   const LiveTile* live = s.live + tile_index * s.live_stride;
-  for (int64_t r = 0; r < kRows; ++r) {
-    const float maximum = s.row_max[tile_index * kRows + r];
-    // A row whose logits are all -infinity keeps them: 2^-infinity is 0.
-    const Vec m = hn::Set(d, maximum == -HUGE_VALF ? 0.0F : maximum);
-    float* sums = s.sums + (tile_index * kRows + r) * kLanes;
-    Vec sum = hn::Load(d, sums);
-    float* row = s.scores + tile_index * s.score_stride + r * kCols;
-    for (int64_t panel = range.begin; panel < range.end; ++panel) {
-      if (live[panel].begin == live[panel].end) continue;
-      float* at = row + panel * kTile;
-      Vec part = exp2(d, hn::Sub(hn::Load(d, at), m));
-      hn::Store(part, d, at);
-#pragma GCC unroll 4
-      for (int64_t n = 1; n < kVecs; ++n) {
-        const Vec weight = exp2(d, hn::Sub(hn::Load(d, at + n * kLanes), m));
-        hn::Store(weight, d, at + n * kLanes);
-        part = hn::Add(part, weight);
+  const float* row_max = s.row_max + tile_index * kRows;
+  float* sums = s.sums + tile_index * kRows * kLanes;
+  float* tiles = s.scores + tile_index * s.score_stride;
+  HWY_ALIGN float maxima[kRows];
+  // A row whose logits are all -infinity keeps them: 2^-infinity is 0.
+  for (int64_t r = 0; r < kRows; ++r) maxima[r] = row_max[r] == -HUGE_VALF ? 0.0F : row_max[r];
+  for (int64_t panel = range.begin; panel < range.end; ++panel) {
+    if (live[panel].begin == live[panel].end) continue;
+    float* tile = tiles + panel * kTile;
+    // Rows inside: a loop of constant length, whose end the processor predicts.
+    constexpr int64_t kStep = kVecs == 2 ? 2 : 1;
+    for (int64_t row = 0; row < kRows; row += kStep) {
+      float* at = tile + row * kCols;
+      Vec x[kStep * kVecs];
+#pragma GCC unroll 16
+      for (int64_t i = 0; i < kStep * kVecs; ++i)
+        x[i] = hn::Sub(hn::Load(d, at + i * kLanes), hn::Set(d, maxima[row + i / kVecs]));
+      exp2(d, x);
+#pragma GCC unroll 2
+      for (int64_t r = 0; r < kStep; ++r) {
+        Vec part = x[r * kVecs];
+#pragma GCC unroll 16
+        for (int64_t n = 1; n < kVecs; ++n) part = hn::Add(part, x[r * kVecs + n]);
+        float* sum = sums + (row + r) * kLanes;
+        hn::Store(hn::Add(hn::Load(d, sum), part), d, sum);
       }
-      sum = hn::Add(sum, part);
+#pragma GCC unroll 16
+      for (int64_t i = 0; i < kStep * kVecs; ++i) hn::Store(x[i], d, at + i * kLanes);
     }
-    hn::Store(sum, d, sums);
   }
 }
 
@@ -184,8 +192,12 @@ HWY_INLINE void weigh_values(const Panels& panels, int64_t tile_index, int64_t b
     for (int64_t panel = range.begin; panel < range.end; ++panel) {
       // Clipped to the keys that some row of the tile sees: the diagonal costs what lies under it.
       const LiveTile at = live[panel];
-      multiply_add(d, weights + panel * kTile + at.begin, values + (panel * kCols + at.begin) * kCols,
-                   at.end - at.begin, acc);
+      const float* w = weights + panel * kTile;
+      const float* v = values + panel * kCols * kCols;
+      if (at.end - at.begin == kCols)
+        multiply_add(d, w, v, kCols, acc);
+      else
+        multiply_add(d, w + at.begin, v + at.begin * kCols, at.end - at.begin, acc);
     }
     add_to(d, acc, out);
   }

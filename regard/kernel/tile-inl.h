@@ -70,8 +70,9 @@ HWY_INLINE void multiply_features(D d, const float* HWY_RESTRICT q, const float*
                                   int64_t begin, int64_t features, Accumulators& acc) {
   zero(d, acc);
   const int64_t end = HWY_MIN(begin + kFeatureChunk, features);
-  for (int64_t f = begin; f < end; f += kCols)
-    multiply_add(d, q + f * kRows, keys + f * kCols, HWY_MIN(kCols, end - f), acc);
+  int64_t f = begin;
+  for (; f + kCols <= end; f += kCols) multiply_add(d, q + f * kRows, keys + f * kCols, kCols, acc);
+  if (f < end) multiply_add(d, q + f * kRows, keys + f * kCols, end - f, acc);
 }
 
 }  // namespace regard::kernel::HWY_NAMESPACE
