@@ -1,5 +1,6 @@
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
+#include <torch/version.h>
 
 #include <cerrno>
 #include <csignal>
