@@ -18,7 +18,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Spec travels through IValue as an opaque holder.
+// Spec travels through IValue as a capsule.
 struct SpecHolder : torch::CustomClassHolder {
   explicit SpecHolder(attention::Spec spec) : spec(std::move(spec)) {}
   attention::Spec spec;
@@ -61,7 +61,7 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
     Output result = autograd::forward(spec, q, k, v, extras, true);
     context->save_for_backward(
         {q, k, v, extras.bias, extras.sinks, extras.slopes, extras.dense_mask, extras.key_lengths});
-    context->saved_data["spec"] = c10::make_intrusive<SpecHolder>(spec);
+    context->saved_data["spec"] = c10::IValue::make_capsule(c10::make_intrusive<SpecHolder>(spec));
     return {result.out, result.lse};
   }
 
@@ -72,12 +72,13 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
     }
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &q = saved[0], &k = saved[1], &v = saved[2], &bias = saved[3], &sinks = saved[4];
-    const auto spec = context->saved_data["spec"].toCustomClass<SpecHolder>();
+    const c10::intrusive_ptr<torch::CustomClassHolder> capsule = context->saved_data["spec"].toCapsule();
+    const attention::Spec& spec = static_cast<const SpecHolder&>(*capsule).spec;
     const AttentionExtras extras{bias, saved[5], sinks, saved[6], saved[7]};
     const attention::Operands call = operands(q, k, v, extras);
     const std::vector<int64_t> out_shape = {q.size(0), q.size(1), q.size(2), v.size(3)};
     attention::ReferenceGradients gradients = attention::reference_backward(
-        spec->spec, call,
+        spec, call,
         grads[0].defined() ? to_doubles(grads[0])
                            : std::vector<double>(static_cast<size_t>(c10::multiply_integers(out_shape))),
         grads[1].defined() ? to_doubles(grads[1]) : std::vector<double>());

@@ -25,6 +25,27 @@ double error(const at::Tensor& got, const at::Tensor& want) {
   return (got.to(at::kDouble) - reference).abs().max().item<double>() / scale;
 }
 
+AttentionExtras bias_of(const at::Tensor& x) {
+  AttentionExtras extras;
+  extras.bias = x;
+  return extras;
+}
+AttentionExtras sinks_of(const at::Tensor& x) {
+  AttentionExtras extras;
+  extras.sinks = x;
+  return extras;
+}
+AttentionExtras dense_mask_of(const at::Tensor& x) {
+  AttentionExtras extras;
+  extras.dense_mask = x;
+  return extras;
+}
+AttentionExtras key_lengths_of(const at::Tensor& x) {
+  AttentionExtras extras;
+  extras.key_lengths = x;
+  return extras;
+}
+
 struct Case {
   std::string name;
   int64_t hq, hkv, lq, lk, dk, dv;
@@ -109,7 +130,7 @@ TEST(Attention, GradientsEqualLibtorchs) {
     for (const at::Tensor& x : ours) theirs.push_back(x.to(at::kDouble));
     for (at::Tensor& x : ours) x.requires_grad_();
     for (at::Tensor& x : theirs) x.requires_grad_();
-    const at::Tensor out = attention(c.spec, ours[0], ours[1], ours[2], {.bias = ours[3]});
+    const at::Tensor out = attention(c.spec, ours[0], ours[1], ours[2], bias_of(ours[3]));
     const at::Tensor want = reference(c, theirs[0], theirs[1], theirs[2], theirs[3]);
     EXPECT_LE(error(out, want), 4e-6) << c.name;
     const auto got_gradients = torch::autograd::grad({out}, ours, {t.grad});
@@ -130,7 +151,7 @@ TEST(Attention, GradientsOfLseAndSinksEqualTheFormula) {
   for (at::Tensor& x : ours) x.requires_grad_();
   for (at::Tensor& x : theirs) x.requires_grad_();
   at::Tensor lse;
-  const at::Tensor out = attention({}, ours[0], ours[1], ours[2], {.sinks = ours[3]}, &lse);
+  const at::Tensor out = attention({}, ours[0], ours[1], ours[2], sinks_of(ours[3]), &lse);
 
   const at::Tensor logits = at::matmul(theirs[0], theirs[1].transpose(2, 3)) / std::sqrt(8.0);
   const at::Tensor with_sink = at::cat({logits, theirs[3].view({1, 2, 1, 1}).expand({2, 2, 4, 1})}, 3);
@@ -155,8 +176,8 @@ TEST(Attention, PaddedAndDenselyMaskedBatchesEqualLibtorch) {
   Spec padded, dense;
   padded.mask = Mask::key_lengths();
   dense.mask = Mask::dense();
-  EXPECT_LE(error(attention(padded, q, k, v, {.key_lengths = lengths}), want), 4e-6);
-  EXPECT_LE(error(attention(dense, q, k, v, {.dense_mask = visible}), want), 4e-6);
+  EXPECT_LE(error(attention(padded, q, k, v, key_lengths_of(lengths)), want), 4e-6);
+  EXPECT_LE(error(attention(dense, q, k, v, dense_mask_of(visible)), want), 4e-6);
 }
 
 TEST(Attention, NoGraphIsKeptWhenNoGradientIsWanted) {
@@ -230,7 +251,7 @@ TEST(Attention, MalformedTensorsAreNamed) {
   EXPECT_NE(message([&] { attention({}, x, x[0], x); }).find("k is"), std::string::npos);
   EXPECT_NE(message([&] { attention({}, x, x, {}); }).find("v is undefined"), std::string::npos);
   EXPECT_NE(message([&] {
-              attention({}, x, x, x, {.bias = at::randn({2, 3})});
+              attention({}, x, x, x, bias_of(at::randn({2, 3})));
             }).find("bias is"),
             std::string::npos);
 }
