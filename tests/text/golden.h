@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <ostream>
 #include <stdexcept>
@@ -26,6 +27,12 @@ inline std::vector<nlohmann::json> golden_lines(const std::string& name) {
   for (std::string line; std::getline(file, line);)
     if (!line.empty()) out.push_back(nlohmann::json::parse(line));
   return out;
+}
+
+// The whole of tests/golden/NAME.
+inline std::string golden_text(const std::string& name) {
+  std::ifstream file(std::filesystem::path(REGARD_GOLDEN_DIR) / name);
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 // Where `regard models get` puts models.

@@ -15,11 +15,6 @@
 namespace regard::text {
 namespace {
 
-std::string golden_text(const std::string& name) {
-  std::ifstream file(std::filesystem::path(REGARD_GOLDEN_DIR) / name);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 // One of each kind from small files that are always there, and the installed models.
 std::vector<std::pair<std::string, std::unique_ptr<Tokenizer>>> all_tokenizers() {
   std::vector<std::pair<std::string, std::unique_ptr<Tokenizer>>> out;

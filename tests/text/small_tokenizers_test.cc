@@ -13,11 +13,6 @@
 namespace regard::text {
 namespace {
 
-std::string golden_text(const std::string& name) {
-  std::ifstream file(std::filesystem::path(REGARD_GOLDEN_DIR) / name);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 std::unique_ptr<Tokenizer> small(const std::string& name) {
   return tokenizer_from_json(golden_text("tokenizers-small/" + name + ".json"), name + ".json");
 }
