@@ -12,7 +12,7 @@ tool() {  # NAME -> the program, Debian's version 14 first
   die "$1 is not installed: run 'scripts/setup.sh test'"
 }
 # Tracked files and new ones that git does not ignore.
-sources() { git ls-files --cached --others --exclude-standard '*.cc' '*.h' | grep -v '^tests/golden/' | while read -r f; do [ -f "$f" ] && echo "$f"; done; }
+sources() { git ls-files --cached --others --exclude-standard '*.cc' '*.h' | grep -vE '^(tests/golden|cmake)/' | while read -r f; do [ -f "$f" ] && echo "$f"; done; }
 
 format=$(tool clang-format)
 if [ "${1:-}" = --format ]; then

@@ -13,5 +13,6 @@ int main() {
 
   const auto [out, lse] = regard::attention::attention(queries, keys, values);
   for (int query = 0; query < 2; ++query)
-    std::printf("query %d: (%.4f, %.4f), log-sum-exp %.4f\n", query, out[2 * query], out[2 * query + 1], lse[query]);
+    std::printf("query %d: (%.4f, %.4f), log-sum-exp %.4f\n", query, out[2 * query], out[2 * query + 1],
+                lse[query]);
 }
