@@ -41,6 +41,7 @@ class Golden {
     return copy(float{}, at::kFloat);
   }
   bool has(const std::string& name) const { return file_.find(name) != nullptr; }
+  const io::Safetensors& file() const { return file_; }
 
  private:
   io::Safetensors file_;
