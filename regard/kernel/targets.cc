@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "regard/kernel/dispatch.h"
+#include "regard/kernel/self_check.h"
 
 namespace regard::kernel {
 namespace {
@@ -38,31 +39,64 @@ int64_t find(const std::string& name, const char* where) {
                               "', which this build or this machine cannot run; it can run: " + known);
 }
 
-int64_t default_bit() {
-  const char* wanted = std::getenv("REGARD_ISA");
-  if (wanted != nullptr && *wanted != '\0') return find(wanted, "REGARD_ISA");
-  return bits_of(runnable_bits()).front();
+// Targets that every run of the tests exercises. Any other proves itself first.
+bool is_trusted(int64_t bit) {
+#if HWY_ARCH_X86
+  if (bit == HWY_AVX2) return true;
+#endif
+  return bit == HWY_STATIC_TARGET;
 }
 
-struct Choice {
-  std::mutex mutex;
-  std::atomic<int64_t> bit{0};  // 0: not chosen yet
-  hwy::ChosenTarget target;
-
+class Choice {
+ public:
   void set(int64_t chosen) {
-    const std::lock_guard lock(mutex);
-    target.Update(chosen);
-    bit.store(chosen, std::memory_order_release);
+    const std::lock_guard lock(mutex_);
+    target_.Update(chosen);
+    bit_.store(chosen, std::memory_order_release);
+  }
+  void set_default() {
+    const std::lock_guard lock(mutex_);
+    bit_.store(find_default(), std::memory_order_release);
   }
   int64_t get() {
-    int64_t chosen = bit.load(std::memory_order_acquire);
-    if (chosen == 0) {
-      chosen = default_bit();
-      set(chosen);
-    }
-    return chosen;
+    if (const int64_t chosen = bit_.load(std::memory_order_acquire); chosen != 0) return chosen;
+    if (is_checking) return 0;  // the check itself asks for the target under test
+    const std::lock_guard lock(mutex_);
+    if (bit_.load(std::memory_order_relaxed) == 0) bit_.store(find_default(), std::memory_order_release);
+    return bit_.load(std::memory_order_relaxed);
   }
+  const hwy::ChosenTarget& target() {
+    get();
+    return target_;
+  }
+
+ private:
+  // What REGARD_ISA names, else the best target that computes right numbers.
+  int64_t find_default() {
+    const char* wanted = std::getenv("REGARD_ISA");
+    if (wanted != nullptr && *wanted != '\0') {
+      const int64_t bit = find(wanted, "REGARD_ISA");
+      target_.Update(bit);
+      return bit;
+    }
+    for (const int64_t bit : bits_of(runnable_bits())) {
+      target_.Update(bit);
+      if (is_trusted(bit)) return bit;
+      bit_.store(0, std::memory_order_relaxed);
+      is_checking = true;
+      const bool right = self_check();
+      is_checking = false;
+      if (right) return bit;
+    }
+    return HWY_STATIC_TARGET;
+  }
+
+  static thread_local bool is_checking;
+  std::mutex mutex_;
+  std::atomic<int64_t> bit_{0};  // 0: not chosen yet
+  hwy::ChosenTarget target_;
 };
+thread_local bool Choice::is_checking = false;
 
 Choice& choice() {
   static Choice instance;
@@ -72,8 +106,7 @@ Choice& choice() {
 }  // namespace
 
 const hwy::ChosenTarget& chosen_target() {
-  choice().get();
-  return choice().target;
+  return choice().target();
 }
 
 std::vector<std::string> compiled_targets() {
@@ -89,7 +122,10 @@ std::string active_target() {
 }
 
 void select_target(const std::string& name) {
-  choice().set(name.empty() ? default_bit() : find(name, "select_target"));
+  if (name.empty())
+    choice().set_default();
+  else
+    choice().set(find(name, "select_target"));
 }
 
 }  // namespace regard::kernel

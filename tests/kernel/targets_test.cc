@@ -8,6 +8,8 @@
 #include <iostream>
 #include <stdexcept>
 
+#include "regard/kernel/self_check.h"
+
 namespace regard::kernel {
 namespace {
 
@@ -32,6 +34,14 @@ TEST(Targets, SelectForcesOneAndEmptyReturnsToTheDefault) {
   }
   select_target("");
   EXPECT_EQ(active_target(), before);
+}
+
+TEST(Targets, EveryRunnableTargetPassesTheSelfCheck) {
+  for (const std::string& name : runnable_targets()) {
+    select_target(name);
+    EXPECT_TRUE(self_check()) << name;
+  }
+  select_target("");
 }
 
 TEST(Targets, UnknownOrUnrunnableIsRefusedByName) {
