@@ -47,7 +47,9 @@ TEST(Mixture, PrintedHundredthsSumToOne) {
     ASSERT_EQ(parts.size(), out.terms.size() + 2);
     EXPECT_EQ(std::accumulate(parts.begin(), parts.end(), 0), 100) << seed;
     for (const int part : parts) EXPECT_GE(part, 0) << seed;
-    if (out.rest_units == 0) EXPECT_EQ(parts.back(), 0) << seed;
+    if (out.rest_units == 0) {
+      EXPECT_EQ(parts.back(), 0) << seed;
+    }
     EXPECT_NEAR(parts.front(), out.terms.front().weight * 100, 1.6) << seed;
   }
 }
