@@ -6,7 +6,7 @@ source scripts/fetch.sh
 LEVEL=${1:-look}
 
 # ---- The system and its packages ----
-PROGRAM_PACKAGES=(g++ cmake ninja-build ccache pkg-config libhwy-dev nlohmann-json3-dev libcli11-dev libpcre2-dev
+PROGRAM_PACKAGES=(g++ cmake ninja-build ccache pkg-config libhwy-dev nlohmann-json3-dev libcli11-dev
   libutf8proc-dev libpng-dev zlib1g-dev libcurl4-openssl-dev libssl-dev libzip-dev curl unzip)
 TEST_PACKAGES=(libgtest-dev libgmock-dev python3)
 CLANG_VERSIONS=(14 19 18 17 16 15)  # 14 formats as .clang-format was written for
@@ -67,7 +67,7 @@ check_system() {
   cat >&2 <<LIST
 regard: this system is not one of Debian 12, Debian 13 or Ubuntu 24.04 on x86-64 or arm64. What is needed:
   a C++20 compiler (GCC 12 or Clang 14, or newer), CMake 3.22, Ninja, ccache, pkg-config, curl, unzip, and with headers:
-  Highway >= 1.0.3, nlohmann-json, CLI11, PCRE2 (8 bit), utf8proc, libpng, zlib, libcurl, OpenSSL, libzip;
+  Highway >= 1.0.3, nlohmann-json, CLI11, utf8proc, libpng, zlib, libcurl, OpenSSL, libzip;
   for the tests GoogleTest with GoogleMock, Clang with its run-time library, Python 3, Chromium with chromedriver.
 With all of them installed, run again with REGARD_SKIP_APT=1.
 LIST
