@@ -11,9 +11,12 @@ namespace regard::model {
 std::unique_ptr<text::Tokenizer> load_tokenizer(const std::string& name_or_path) {
   const ModelLocation location = find_model(name_or_path);
   switch (location.format) {
-    case ModelFormat::gguf: return text::load_tokenizer(io::Gguf::open(location.path));
-    case ModelFormat::e5: return text::load_tokenizer(io::E5File::open(location.path));
-    case ModelFormat::folder: break;
+    case ModelFormat::gguf:
+      return text::load_tokenizer(io::Gguf::open(location.path));
+    case ModelFormat::e5:
+      return text::load_tokenizer(io::E5File::open(location.path));
+    case ModelFormat::folder:
+      break;
   }
   return text::load_tokenizer(io::ModelFolder::open(location.path));
 }
