@@ -86,11 +86,9 @@ Json focus_of(const lens::Report& report) {
                      {"token", first_token(head.top_unit)},
                      {"weight", number(head.top_weight)}});
   }
-  return {{"token", first_token(focus.unit)},
-          {"reason", focus.chosen_by_user ? "" : focus.reason},
-          {"words", report.words},
-          {"heads", std::move(heads)},
-          {"mean", focus.mean_weights},
+  return {{"token", first_token(focus.unit)}, {"reason", focus.chosen_by_user ? "" : focus.reason},
+          {"on", first_token(focus.on_unit)}, {"words", report.words},
+          {"heads", std::move(heads)},        {"mean", focus.mean_weights},
           {"rollout", focus.rollout}};
 }
 

@@ -107,12 +107,14 @@ TEST(Page, BlockMapsAreTheReportsInSixteenBits) {
 }
 
 TEST(Page, TellsLabelsEntropyAndFocusOfTheReport) {
-  const lens::Report report = sample_report({.words = {"the", "cat", "sat", "##ire"}, .focus = 3});
+  lens::Report report = sample_report({.words = {"the", "cat", "sat", "##ire"}, .focus = 3});
+  report.focus.on_unit = 2;
   const auto text = data_of(page(report))["texts"][0];
   ASSERT_EQ(text["grid"].size(), 8);
   EXPECT_EQ(text["grid"][5]["label"], "previous");
   EXPECT_FLOAT_EQ(text["grid"][5]["entropy"], report.grid[5].entropy);
   EXPECT_EQ(text["focus"]["token"], 3);
+  EXPECT_EQ(text["focus"]["on"], 2);
   EXPECT_FLOAT_EQ(text["focus"]["heads"][0]["weight"], report.focus.heads[0].top_weight);
   EXPECT_EQ(text["words"][3], nlohmann::json::parse(R"(["satire", 0, 3, 2])"));
   EXPECT_EQ(text["command"], report.command);

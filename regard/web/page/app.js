@@ -57,7 +57,12 @@ function start() {
   texts = data.texts;
   if (/^zh/.test(navigator.language)) language = 'zh';
   const {focus, carried, grid} = texts[0];
-  const first = focus.heads[0] || carried[0] || grid[0];
+  // Heads that only follow places tell the least of a text.
+  const placed = new Set(['previous', 'next', 'self', 'first', 'broad']);
+  const telling = focus.on >= 0 ?
+      null :
+      focus.heads.find(({layer, head}) => !placed.has(texts[0].headOf.get(`${layer}.${head}`).label));
+  const first = telling || focus.heads[0] || carried[0] || grid[0];
   state.layer = first.layer;
   state.head = first.head;
   state.words = focus.words && texts[0].words.length > 0;

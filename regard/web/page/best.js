@@ -2,8 +2,12 @@
 
 function bestHeads(text, unit) {
   const units = unitsOf(text);
-  if (!text.everyWeight && isFocus(text, unit))
-    return {all: true, list: text.focus.heads.map((head) => ({...head, unit: units.unitOf[head.token]}))};
+  if (isFocus(text, unit) && (!text.everyWeight || text.focus.on >= 0))
+    return {
+      all: true,
+      list: text.focus.heads.map((head) => ({...head, unit: units.unitOf[head.token]}))
+                .filter((head) => head.unit >= 0)
+    };
   const list = [];
   for (const {layer, head} of text.everyWeight ? text.grid : text.carried) {
     const field = fieldOf(text, layer, head);
@@ -37,7 +41,11 @@ function showBest() {
   }
   const word = shown(unitsOf(text).list[unit].text);
   const {all, list} = bestHeads(text, unit);
-  const title = make('h3', '', say(state.direction === 'to' ? 'bestTitle' : 'bestTitleFrom', word));
+  const wanted = isFocus(text, unit) && text.focus.on >= 0 ?
+      unitsOf(text).list[unitsOf(text).unitOf[text.focus.on]] :
+      null;
+  const name = wanted ? 'bestTitleOn' : state.direction === 'to' ? 'bestTitle' : 'bestTitleFrom';
+  const title = make('h3', '', say(name, word, wanted ? shown(wanted.text) : ''));
   title.append(make('span', 'hint', ' ' + say(all ? 'bestAll' : 'bestCarried', text.carried.length)));
   const row = make('div', 'chips');
   for (const {layer, head, unit: other, weight} of list) {
