@@ -269,7 +269,7 @@ TEST(Page, VeryLongTextIsStillAPageOrASentence) {
   const std::string html = page(long_report(300000, 1, 1, 1, 64));
   EXPECT_LE(html.size(), kPageLimit);
   EXPECT_EQ(data_of(html)["texts"][0]["tokens"].size(), 300000);
-  EXPECT_THROW(page(long_report(1200000, 1, 1, 0, 64)), std::invalid_argument);
+  EXPECT_THROW(page(long_report(1500000, 1, 1, 0, 64)), std::invalid_argument);
 }
 
 TEST(Page, ReportWithoutTokensIsRefused) {
