@@ -65,9 +65,9 @@ std::vector<std::string> column(const Terminal& terminal, const Report& report) 
   title("mean of all heads");
   for (std::string& line : mixture_lines(terminal, report, focus.mean_mixture, terminal.width))
     lines.push_back(std::move(line));
-  if (!focus.heads.empty() && focus.heads.front().top_unit >= 0) {
-    title("head " + head_name(focus.heads.front().layer, focus.heads.front().head));
-    for (std::string& line : mixture_lines(terminal, report, focus.best_mixture, terminal.width)) {
+  for (const lens::FocusHead* head : telling_heads(report)) {
+    title("head " + head_name(head->layer, head->head) + " (" + std::string(lens::name(head->label)) + ")");
+    for (std::string& line : mixture_lines(terminal, report, head->mixture, terminal.width)) {
       lines.push_back(std::move(line));
     }
   }

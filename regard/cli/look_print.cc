@@ -18,6 +18,11 @@ constexpr int64_t kWords = 8;        // words in the table of the focus
 constexpr int64_t kHeads = 6;        // heads in its list
 constexpr int64_t kGridCell = 6;
 
+// Columns of the table of words.
+constexpr int64_t kBar = 12;
+constexpr int64_t kStrongest = 38;
+constexpr int64_t kRollout = 73;
+
 std::string kind_of(const Report& report) {
   std::string text = report.model;
   const std::string size =
@@ -48,20 +53,16 @@ void print_text(std::ostream& out, const Terminal& terminal, const Report& repor
       ++lines;
     }
     const bool chosen = static_cast<int64_t>(u) == report.focus.unit;
-    line.add(unit.text, chosen ? Ink::title : unit.special ? Ink::dim : Ink::plain).add(" ");
+    if (line.cells() > 2) line.add(" ");
+    line.add(unit.text, chosen ? Ink::title : unit.special ? Ink::dim : Ink::plain);
   }
   out << line.text() << '\n';
 }
 
 void print_wrapped(std::ostream& out, const Terminal& terminal, const std::string& text, int64_t indent,
                    Ink ink) {
-  for (const std::string& line :
-       wrap(terminal, std::string(static_cast<size_t>(indent), ' ') + text, terminal.width, indent)) {
-    // wrap() drops the first line's leading spaces.
-    const std::string margin = line.starts_with(std::string(static_cast<size_t>(indent), ' '))
-                                   ? ""
-                                   : std::string(static_cast<size_t>(indent), ' ');
-    out << terminal.ink(margin + line, ink) << '\n';
+  for (const std::string& line : wrap(terminal, text, terminal.width, indent, indent)) {
+    out << terminal.ink(line, ink) << '\n';
   }
 }
 
@@ -87,8 +88,8 @@ std::vector<LabelCount> count_labels(const Report& report) {
 void print_legend(std::ostream& out, const Terminal& terminal, const Report& report) {
   for (const LabelCount& count : count_labels(report)) {
     Line line(terminal);
-    line.add("  ").cell(label_code(count.label), 6, text::Align::left, label_ink(count.label));
-    line.cell(lens::description(count.label), 49);
+    line.add("  ").cell(label_code(count.label), 8, text::Align::left, label_ink(count.label));
+    line.cell(lens::description(count.label), 46);
     line.cell(std::to_string(count.heads), 5, text::Align::right).add(count.heads == 1 ? " head " : " heads");
     if (count.label != Label::mixed) {
       line.add("  " + head_name(count.strongest->layer, count.strongest->head) + " " +
@@ -98,8 +99,8 @@ void print_legend(std::ostream& out, const Terminal& terminal, const Report& rep
     out << line.text() << '\n';
   }
   Line line(terminal);
-  line.add("  ").cell(terminal.level(0.0) + " to " + terminal.level(1.0), 6);
-  line.add("entropy: from one key that takes all to all keys alike");
+  line.add("  ").cell(terminal.level(0.0) + " to " + terminal.level(1.0), 8);
+  line.add("entropy: from one word that takes all, to all words alike");
   out << line.text() << '\n';
 }
 
@@ -116,22 +117,25 @@ void print_word_table(std::ostream& out, const Terminal& terminal, const Report&
   if (order.empty()) return;
   const int64_t word_cells = 16;
   Line title(terminal);
-  title.add("  ").cell("", word_cells + 1);
-  title.cell("mean of " + std::to_string(report.grid.size()) + " heads", 25, text::Align::left, Ink::dim);
-  title.cell("most in one head", 22, text::Align::left, Ink::dim);
-  if (!focus.rollout.empty()) title.add("rollout", Ink::dim);
+  title.pad_to(word_cells + 3).add("mean of " + std::to_string(report.grid.size()) + " heads", Ink::dim);
+  title.pad_to(kStrongest).add("most in one head, and in another", Ink::dim);
+  if (!focus.rollout.empty()) title.pad_to(kRollout).add("rollout", Ink::dim);
   out << title.text() << '\n';
   const float largest = focus.mean_weights[static_cast<size_t>(order.front())];
   for (const int64_t u : order) {
     const auto i = static_cast<size_t>(u);
-    const lens::Focus::Strongest& most = focus.strongest[i];
+    int64_t column = kStrongest;
     Line line(terminal);
     line.add("  ").cell(unit_text(report, u), word_cells, text::Align::right,
                         u == focus.unit ? Ink::bold : Ink::plain);
-    line.add(" ").cell(weight_text(focus.mean_weights[i]), 6);
-    line.cell(terminal.bar(focus.mean_weights[i] / largest, 16), 19, text::Align::left, Ink::blue);
-    line.cell(weight_text(most.weight), 6).cell(head_name(most.layer, most.head), 7);
-    line.cell(label_code(most.label), 9, text::Align::left, label_ink(most.label));
+    line.add(" ").cell(weight_text(focus.mean_weights[i]), 5);
+    line.cell(terminal.bar(focus.mean_weights[i] / largest, kBar), kBar + 2, text::Align::left, Ink::blue);
+    for (const lens::Focus::Strongest& head : focus.strongest[i]) {
+      line.add(weight_text(head.weight), Ink::bold).add(" " + head_name(head.layer, head.head));
+      line.cell("", 1).add(label_code(head.label), label_ink(head.label)).add("  ");
+      line.pad_to(column += 17);
+    }
+    line.pad_to(kRollout);
     if (!focus.rollout.empty()) line.add(weight_text(focus.rollout[i]));
     out << line.text() << '\n';
   }
@@ -176,6 +180,7 @@ void print_best_heads(std::ostream& out, const Terminal& terminal, const Report&
 std::string sink_words(const Report& report, const lens::Mixture& mixture) {
   std::string text;
   for (size_t s = 0; s < mixture.sinks.size() && s < 3; ++s) {
+    if (mixture.sinks[s].weight < 0.005F) break;
     text += (s > 0 ? ", " : "") + unit_text(report, mixture.sinks[s].unit) + " " +
             weight_text(mixture.sinks[s].weight);
   }
@@ -261,6 +266,23 @@ std::string unit_text(const Report& report, int64_t unit) {
   return unit < 0 ? "-" : report.units[static_cast<size_t>(unit)].text;
 }
 
+std::vector<const lens::FocusHead*> telling_heads(const Report& report) {
+  const auto positional = [](Label label) {
+    return label == Label::previous || label == Label::next || label == Label::self;
+  };
+  std::vector<const lens::FocusHead*> out;
+  for (const bool any : {false, true}) {
+    for (const lens::FocusHead& head : report.focus.heads) {
+      if (head.top_unit < 0 || (!any && positional(head.label))) continue;
+      const bool told =
+          std::any_of(out.begin(), out.end(), [&](const auto* h) { return h->top_unit == head.top_unit; });
+      if (!told && out.size() < 2) out.push_back(&head);
+    }
+    if (!out.empty()) break;
+  }
+  return out;
+}
+
 std::vector<std::string> mixture_lines(const Terminal& terminal, const Report& report,
                                        const lens::Mixture& mixture, int64_t width) {
   const std::vector<int> parts = lens::hundredths(mixture);
@@ -275,23 +297,22 @@ std::vector<std::string> mixture_lines(const Terminal& terminal, const Report& r
     text += (t > 0 ? " + " : " ") + number(parts[t]) + " " + unit_text(report, mixture.terms[t].unit);
   }
   const std::string unit_name = report.words ? "word" : "token";
-  if (mixture.rest_units > 0) {
+  if (mixture.rest_units > 0 && parts.back() > 0) {
     text += std::string(mixture.terms.empty() ? " " : " + ") + number(parts.back()) + " (" +
             count_text(mixture.rest_units) + " other " + unit_name + (mixture.rest_units == 1 ? ")" : "s)");
   }
   const auto indent = static_cast<int64_t>(text::display_width(terminal.show(word))) + 1;
   std::vector<std::string> lines = wrap(terminal, text, width, std::min<int64_t>(indent, width / 3));
-  if (mixture.sink_weight > 0) {
+  if (parts[mixture.terms.size()] > 0) {
     std::string sinks =
         "+ " + number(parts[mixture.terms.size()]) + " resting on " + sink_words(report, mixture);
     if (!report.special_hidden) {
-      sinks += report.causal ? " (the first token: where idle heads put their weight)"
-                             : " (special tokens: where idle heads put their weight)";
+      sinks += report.causal ? " (the first token, where idle heads rest)"
+                             : " (special tokens, where idle heads rest)";
     }
-    const std::string margin(static_cast<size_t>(std::min<int64_t>(indent, width / 3)), ' ');
-    for (const std::string& line : wrap(terminal, sinks, width - static_cast<int64_t>(margin.size()), 2)) {
-      lines.push_back(margin + line);
-    }
+    const int64_t margin = std::min<int64_t>(indent, width / 3);
+    for (std::string& line : wrap(terminal, sinks, width, margin + 2, margin))
+      lines.push_back(std::move(line));
   }
   return lines;
 }
@@ -355,9 +376,9 @@ void print_grid(std::ostream& out, const Terminal& terminal, const Report& repor
       for (int64_t head = begin; head < end; ++head) {
         const lens::HeadReport& cell =
             report.grid[row * static_cast<size_t>(report.heads) + static_cast<size_t>(head)];
-        const std::string code = label_code(cell.label);
-        line.add(code, label_ink(cell.label)).add(terminal.level(cell.entropy_share), Ink::dim);
-        line.pad_to(margin + (head - begin + 1) * kGridCell);
+        line.pad_to(margin + (head - begin) * kGridCell);
+        line.add(label_code(cell.label), label_ink(cell.label))
+            .add(terminal.level(cell.entropy_share), Ink::dim);
       }
       out << line.text() << '\n';
     }
@@ -397,11 +418,10 @@ void print_focus(std::ostream& out, const Terminal& terminal, const Report& repo
     }
   };
   print_mixture("the mean of all " + std::to_string(report.grid.size()) + " heads:", focus.mean_mixture);
-  if (!focus.heads.empty() && focus.heads.front().top_unit >= 0) {
-    const lens::FocusHead& best = focus.heads.front();
+  for (const lens::FocusHead* head : telling_heads(report)) {
     print_mixture(
-        "head " + head_name(best.layer, best.head) + " (" + std::string(lens::name(best.label)) + "):",
-        focus.best_mixture);
+        "head " + head_name(head->layer, head->head) + " (" + std::string(lens::name(head->label)) + "):",
+        head->mixture);
   }
 }
 

@@ -46,6 +46,9 @@ std::string head_name(int64_t layer, int64_t head);  // L5H11
 const char* label_code(lens::Label label);           // prev, next, self, 1st, spec, same, ind, even, mix
 Ink label_ink(lens::Label label);
 std::string unit_text(const lens::Report& report, int64_t unit);
+// The heads whose mixtures say most: at most two that look at different words, positional ones only where
+// there are no others.
+std::vector<const lens::FocusHead*> telling_heads(const lens::Report& report);
 // `it = 0.21 animal + 0.14 it + ... + 0.20 (8 other words)` and the sinks on a line of their own.
 std::vector<std::string> mixture_lines(const Terminal& terminal, const lens::Report& report,
                                        const lens::Mixture& mixture, int64_t width);

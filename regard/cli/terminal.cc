@@ -172,38 +172,39 @@ Line& Line::pad_to(int64_t cell) {
   return *this;
 }
 
-std::vector<std::string> wrap(const Terminal& terminal, std::string_view text, int64_t width,
-                              int64_t indent) {
+std::vector<std::string> wrap(const Terminal& terminal, std::string_view text, int64_t width, int64_t indent,
+                              int64_t first) {
   std::vector<std::string> lines;
-  const std::string margin(static_cast<size_t>(indent), ' ');
-  std::string line;
-  int64_t cells = 0;
+  std::string line(static_cast<size_t>(first), ' ');
+  int64_t cells = first;
+  bool empty = true;
   const std::string shown = terminal.show(text);
-  size_t at = 0;
-  while (at < shown.size()) {
+  for (size_t at = 0; at < shown.size();) {
     const size_t space = std::min(shown.find(' ', at), shown.size());
     std::string word = shown.substr(at, space - at);
     at = space + 1;
     if (word.empty()) continue;
-    const bool first = line.empty() || line == margin;
     auto word_cells = static_cast<int64_t>(text::display_width(word));
-    if (!first && cells + 1 + word_cells > width) {
+    if (!empty && cells + 1 + word_cells > width) {
       lines.push_back(std::move(line));
-      line = margin;
+      line.assign(static_cast<size_t>(indent), ' ');
       cells = indent;
-    } else if (!first) {
+      empty = true;
+    }
+    if (!empty) {
       line += ' ';
       ++cells;
     }
     if (cells + word_cells > width) {
-      word = text::cut_to_width(word, static_cast<size_t>(std::max<int64_t>(width - cells, 1)),
-                                !terminal.unicode);
+      const auto room = static_cast<size_t>(std::max<int64_t>(width - cells, 1));
+      word = text::cut_to_width(word, room, !terminal.unicode);
       word_cells = static_cast<int64_t>(text::display_width(word));
     }
     line += word;
     cells += word_cells;
+    empty = false;
   }
-  if (!line.empty() && line != margin) lines.push_back(std::move(line));
+  if (!empty) lines.push_back(std::move(line));
   return lines;
 }
 

@@ -61,10 +61,10 @@ class Line {
   std::string text_;
 };
 
-// Breaks a text at spaces into lines of at most `width` cells; lines after the first begin with `indent`
-// spaces. A word that is longer is cut.
+// Breaks a text at spaces into lines of at most `width` cells. The first line begins with `first` spaces, the
+// others with `indent`. A word that is longer than a line is cut.
 std::vector<std::string> wrap(const Terminal& terminal, std::string_view text, int64_t width,
-                              int64_t indent = 0);
+                              int64_t indent = 0, int64_t first = 0);
 
 // Colours of a share from 0 to 1 that colour-blind readers can tell apart and that stay ordered in grey
 // (viridis): red, green, blue.

@@ -13,6 +13,7 @@ namespace {
 
 constexpr int64_t kNamedTerms = 5;
 constexpr size_t kReceivedPairs = 8;
+constexpr size_t kStrongest = 2;
 
 std::string rounded(float value, int digits) {
   char buffer[32];
@@ -45,6 +46,15 @@ void rank(FocusHead& head, std::span<const Unit> units, const Focus& focus, bool
       head.top_unit = u;
     }
   }
+}
+
+// Keeps the two largest.
+void remember(const Focus::Strongest& head, std::vector<Focus::Strongest>& kept) {
+  if (kept.size() == kStrongest && head.weight <= kept.back().weight) return;
+  const auto at = std::upper_bound(kept.begin(), kept.end(), head,
+                                   [](const auto& a, const auto& b) { return a.weight > b.weight; });
+  kept.insert(at, head);
+  if (kept.size() > kStrongest) kept.pop_back();
 }
 
 void add_received(const Recording& recording, std::span<const Unit> units, std::span<const HeadSurvey> heads,
@@ -132,9 +142,7 @@ void look_from(const Recording& recording, std::span<const Unit> units, std::spa
       rank(seen, units, focus, recording.causal);
       for (size_t u = 0; u < units.size(); ++u) {
         focus.mean_weights[u] += seen.weights[u];
-        if (seen.weights[u] > focus.strongest[u].weight) {
-          focus.strongest[u] = {seen.layer, seen.head, seen.label, seen.weights[u]};
-        }
+        remember({seen.layer, seen.head, seen.label, seen.weights[u]}, focus.strongest[u]);
       }
       const auto at =
           std::upper_bound(focus.heads.begin(), focus.heads.end(), seen,
@@ -145,9 +153,8 @@ void look_from(const Recording& recording, std::span<const Unit> units, std::spa
   }
   for (float& weight : focus.mean_weights) weight /= static_cast<float>(heads.size());
   focus.mean_mixture = mixture(focus.mean_weights, units, recording.causal, kNamedTerms);
-  if (!focus.heads.empty()) {
-    focus.best_mixture = mixture(focus.heads.front().weights, units, recording.causal, kNamedTerms);
-  }
+  for (FocusHead& head : focus.heads)
+    head.mixture = mixture(head.weights, units, recording.causal, kNamedTerms);
   add_received(recording, units, heads, focus);
   add_rollout(recording, units, options.hide_special, focus);
 }

@@ -61,7 +61,8 @@ float PatternSums::Mean::mean(int64_t at_least) const {
   return rows >= std::max<int64_t>(at_least, 1) ? static_cast<float>(sum / static_cast<double>(rows)) : kNan;
 }
 
-void PatternSums::add(const TextPatterns& text, int64_t i, std::span<const float> row, float overlap) {
+void PatternSums::add(const TextPatterns& text, int64_t i, std::span<const float> row, float overlap,
+                      int64_t visible) {
   if (!text.counts(i)) return;
   const int64_t n = text.size();
   const auto weight = [&](int64_t j) { return static_cast<double>(row[static_cast<size_t>(j)]); };
@@ -98,8 +99,11 @@ void PatternSums::add(const TextPatterns& text, int64_t i, std::span<const float
   }
   if (same_keys > 0) same_.add(same);
   if (induction_keys > 0) induction_.add(induction);
-  // A row that sees one key only is broad and narrow at once; it says nothing.
-  if (!text.causal() || i >= 1) broad_.add(overlap);
+  // A row that sees one key only is broad and narrow at once: it says nothing.
+  if (visible >= 2) {
+    const double narrowest = 1.0 / static_cast<double>(visible);
+    broad_.add((overlap - narrowest) / (1 - narrowest));
+  }
 }
 
 PatternScores PatternSums::scores(const TextPatterns& text) const {

@@ -10,7 +10,9 @@
 //   special     sum of A[i, j], j special
 //   same token  sum of A[i, j], j != i, t[j] = t[i]        rows where such a j is visible, at least 4 of them
 //   induction   sum of A[i, j], j <= i, t[j-1] = t[i]      rows where such a j exists, at least 4 of them
-//   broad       sum of min(A[i, j], 1 / visible keys): 1 for an even spread, 1 / n for a single key
+//   broad       sum of min(A[i, j], 1 / n) over the n visible keys, rescaled so that an even spread is 1 and
+//   a
+//               single key 0; rows with n >= 2
 // The label is the pattern with the largest score, "mixed" when that is below 0.4. A first token that is
 // special counts as special in a bidirectional model and as first in a causal one, where heads without
 // anything to do rest on it.
@@ -55,8 +57,8 @@ class TextPatterns {
 // Takes a head's rows one by one, in any order; O(1) memory.
 class PatternSums {
  public:
-  // row: [tokens] weights of query i. overlap: the broad score of the row, see row_statistics().
-  void add(const TextPatterns& text, int64_t i, std::span<const float> row, float overlap);
+  // row: [tokens] weights of query i, which sees `visible` keys; overlap: see row_statistics().
+  void add(const TextPatterns& text, int64_t i, std::span<const float> row, float overlap, int64_t visible);
   PatternScores scores(const TextPatterns& text) const;
   float sink(const TextPatterns& text) const;  // mean mass on special tokens, and on a causal model's first
 
@@ -75,7 +77,7 @@ class PatternSums {
 
 struct RowStatistics {
   float entropy = 0;  // nats
-  float overlap = 0;  // sum of min(weight, 1 / visible)
+  float overlap = 0;  // sum of min(weight, 1 / visible), from 1 / visible (one key) to 1 (all alike)
 };
 RowStatistics row_statistics(std::span<const float> weights, int64_t visible);
 

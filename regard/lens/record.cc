@@ -86,6 +86,14 @@ struct Progress {
   }
 };
 
+bool is_apostrophe(std::string_view text) {
+  return text == "'" || text == "\u2019";
+}
+
+bool touch(const text::Word& left, const text::Word& right) {
+  return left.text_index == right.text_index && left.bytes.end == right.bytes.begin;
+}
+
 std::vector<uint8_t> wanted_layers(const std::vector<int64_t>& chosen, int64_t layers) {
   std::vector<uint8_t> wanted(static_cast<size_t>(layers), chosen.empty() ? 1 : 0);
   for (const int64_t layer : chosen) {
@@ -122,10 +130,25 @@ std::vector<Token> describe_tokens(const text::Tokenizer& tokenizer, const text:
 }
 
 std::vector<Unit> describe_words(const text::Encoding& encoding, std::string_view text) {
+  const std::vector<text::Word> words = text::group_words(encoding, text);
+  const auto plain = [&](size_t i) {
+    return i < words.size() && !words[i].is_special && !words[i].is_punctuation;
+  };
   std::vector<Unit> units;
-  for (const text::Word& word : text::group_words(encoding, text)) {
-    units.push_back({word.text, static_cast<int64_t>(word.tokens.front()),
-                     static_cast<int64_t>(word.tokens.size()), word.is_special, word.is_punctuation});
+  for (size_t i = 0; i < words.size(); ++i) {
+    const text::Word& word = words[i];
+    Unit unit{word.text, static_cast<int64_t>(word.tokens.front()), static_cast<int64_t>(word.tokens.size()),
+              word.is_special, word.is_punctuation};
+    // The tokenizer's punctuation is not always a reader's: didn ' t is one word.
+    while (plain(i) && plain(i + 2) && is_apostrophe(words[i + 1].text) && touch(words[i], words[i + 1]) &&
+           touch(words[i + 1], words[i + 2])) {
+      for (const size_t next : {i + 1, i + 2}) {
+        unit.text += words[next].text;
+        unit.count += static_cast<int64_t>(words[next].tokens.size());
+      }
+      i += 2;
+    }
+    units.push_back(std::move(unit));
   }
   return units;
 }

@@ -64,12 +64,17 @@ Json to_json(const Focus& focus, const std::vector<Unit>& units) {
                      {"top_unit", head.top_unit},
                      {"top_text", text_of(head.top_unit)},
                      {"top_weight", head.top_weight},
-                     {"weights", head.weights}});
+                     {"weights", head.weights},
+                     {"mixture", to_json(head.mixture, units)}});
   }
   Json strongest = Json::array();
-  for (const Focus::Strongest& head : focus.strongest) {
-    strongest.push_back(
-        {{"layer", head.layer}, {"head", head.head}, {"label", name(head.label)}, {"weight", head.weight}});
+  for (const auto& heads_of_unit : focus.strongest) {
+    Json of_unit = Json::array();
+    for (const Focus::Strongest& head : heads_of_unit) {
+      of_unit.push_back(
+          {{"layer", head.layer}, {"head", head.head}, {"label", name(head.label)}, {"weight", head.weight}});
+    }
+    strongest.push_back(std::move(of_unit));
   }
   Json received = Json::array();
   for (const Focus::Received& pair : focus.received) {
@@ -88,7 +93,6 @@ Json to_json(const Focus& focus, const std::vector<Unit>& units) {
           {"mean_weights", focus.mean_weights},
           {"mean_mixture", to_json(focus.mean_mixture, units)},
           {"heads", std::move(heads)},
-          {"best_mixture", to_json(focus.best_mixture, units)},
           {"strongest", std::move(strongest)},
           {"rollout", focus.rollout.empty() ? Json(nullptr) : Json(focus.rollout)},
           {"received_mean", focus.received_mean},
@@ -130,17 +134,17 @@ std::string_view description(Label label) {
     case Label::self:
       return "looks at the token itself";
     case Label::first:
-      return "rests on the first token: has nothing to do here";
+      return "rests on the first token: idle for most words";
     case Label::special:
-      return "rests on special tokens: has nothing to do here";
+      return "rests on special tokens: idle for most words";
     case Label::same_token:
-      return "looks at other places of the same token";
+      return "looks at the same token elsewhere";
     case Label::induction:
-      return "looks at what followed the same token before";
+      return "looks at what followed this token earlier";
     case Label::broad:
-      return "spreads evenly over what it sees";
+      return "spreads over all it sees, no favourite";
     case Label::mixed:
-      return "follows no such simple rule: often the heads worth a look";
+      return "no such simple rule: worth a look";
   }
   return "";
 }

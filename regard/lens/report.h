@@ -46,7 +46,7 @@ struct PatternScores {
   float special = 0;     // NaN without special tokens
   float same_token = 0;  // NaN with fewer than four repeated tokens
   float induction = 0;   // NaN with fewer than four tokens that occurred before
-  float broad = 0;       // overlap with an even spread over all visible keys
+  float broad = 0;       // how far the row is an even spread over all visible keys
 };
 float value(const PatternScores& scores, Label label);  // NaN for mixed
 
@@ -65,17 +65,6 @@ struct HeadReport {
   std::vector<float> block_max;
 };
 
-// A head seen from the chosen word.
-struct FocusHead {
-  int64_t layer = 0;
-  int64_t head = 0;
-  Label label = Label::mixed;
-  float label_score = 0;
-  int64_t top_unit = -1;  // the other word (no special token, no punctuation) with the largest weight
-  float top_weight = 0;
-  std::vector<float> weights;  // [units], the chosen word's row; sums to 1
-};
-
 // `it = 0.21 animal + 0.14 it + ...`: terms by falling weight; terms + sinks + rest = 1.
 struct MixtureTerm {
   int64_t unit = 0;
@@ -89,6 +78,18 @@ struct Mixture {
   int64_t rest_units = 0;          // how many those are
 };
 
+// A head seen from the chosen word.
+struct FocusHead {
+  int64_t layer = 0;
+  int64_t head = 0;
+  Label label = Label::mixed;
+  float label_score = 0;
+  int64_t top_unit = -1;  // the other word (no special token, no punctuation) with the largest weight
+  float top_weight = 0;
+  std::vector<float> weights;  // [units], the chosen word's row; sums to 1
+  Mixture mixture;             // the same row as the article's line
+};
+
 // The chosen word.
 struct Focus {
   int64_t unit = -1;
@@ -98,15 +99,14 @@ struct Focus {
   std::vector<float> mean_weights;  // [units], mean over all heads of the kept layers
   Mixture mean_mixture;
   std::vector<FocusHead> heads;  // by falling top_weight, the best few
-  Mixture best_mixture;          // of heads[0]
-  // [units] the head that gives each unit the largest weight.
+  // [units], for each the two heads that give it the largest weights, largest first.
   struct Strongest {
     int64_t layer = 0;
     int64_t head = 0;
     Label label = Label::mixed;
     float weight = 0;
   };
-  std::vector<Strongest> strongest;
+  std::vector<std::vector<Strongest>> strongest;
   // Attention rollout: the mean map of each layer, half of it replaced by the residual path, multiplied over
   // all layers. Empty where the text is too long for it or not all layers were kept.
   std::vector<float> rollout;  // [units]

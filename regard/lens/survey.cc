@@ -67,7 +67,7 @@ class Surveyor {
         ++share_rows_;
       }
     }
-    sums_.add(text_, i, row_, row.overlap);
+    sums_.add(text_, i, row_, row.overlap, visible.count);
     float* columns = out_.column_sums.data() + visible.begin;
     for (size_t j = 0; j < seen.size(); ++j) columns[j] += seen[j];
     add_blocks(i, visible);
@@ -97,8 +97,10 @@ class Surveyor {
     const Unit& unit = units_[static_cast<size_t>(unit_)];
     const bool wanted = !unit.special && !unit.punctuation;
     if (wanted) {
-      merge_keys(row_, units_, merged_);
-      for (size_t u = 0; u < merged_.size(); ++u) unit_row_[u] += merged_[u];
+      // Units beyond the last visible key hold nothing.
+      while (visible_units_ < units_.size() && units_[visible_units_].first < visible.end) ++visible_units_;
+      merge_keys(row_, units_.first(visible_units_), merged_);
+      for (size_t u = 0; u < visible_units_; ++u) unit_row_[u] += merged_[u];
     }
     if (i + 1 < unit.first + unit.count) return;
     if (wanted) look_for_best(unit, visible);
@@ -153,6 +155,7 @@ class Surveyor {
   int64_t entropy_rows_ = 0;
   int64_t share_rows_ = 0;
   int64_t unit_ = 0;
+  size_t visible_units_ = 0;  // grows: later rows never see less to the right
   std::vector<float> row_;
   std::vector<float> unit_row_;
   std::vector<float> merged_;
@@ -172,7 +175,7 @@ TextPatterns text_patterns(const Recording& recording) {
   std::vector<int64_t> ids;
   std::vector<uint8_t> special;
   for (const Token& token : recording.tokens) {
-    ids.push_back(token.id);
+    ids.push_back(token.unknown ? -1 : token.id);  // two unknown words need not be the same
     special.push_back(token.special ? 1 : 0);
   }
   return {std::move(ids), std::move(special), recording.causal};

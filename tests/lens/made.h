@@ -58,7 +58,7 @@ inline Recording recording(const std::vector<std::string>& words, std::vector<Re
 
 inline std::vector<std::string> words(int64_t n) {
   std::vector<std::string> out;
-  for (int64_t i = 0; i < n; ++i) out.push_back("w" + std::to_string(i));
+  for (int64_t i = 0; i < n; ++i) out.push_back(std::string("w").append(std::to_string(i)));
   return out;
 }
 

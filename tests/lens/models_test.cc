@@ -58,13 +58,21 @@ TEST(MiniLm, ItLooksAtTheAnimal) {
   const Recording recording = read(loaded, kSentence);
   EXPECT_NEAR(weight(recording, 3, 1, "it", "animal"), 0.64, 0.005);
   EXPECT_NEAR(weight(recording, 5, 11, "it", "animal"), 0.65, 0.005);
+  // Of all heads, these two give it the largest weights, and the report names them beside the word.
   ReportOptions options;
   options.token = "it";
+  options.on = "animal";
   const Report report = make_report(recording, options);
-  // They are the two that the report names first.
   ASSERT_GE(report.focus.heads.size(), 2U);
-  EXPECT_EQ(report.focus.heads[0].layer * 100 + report.focus.heads[0].head, 511);
-  EXPECT_EQ(report.focus.heads[1].layer * 100 + report.focus.heads[1].head, 301);
+  EXPECT_EQ(report.focus.heads[0].layer, 5);
+  EXPECT_EQ(report.focus.heads[0].head, 11);
+  EXPECT_EQ(report.focus.heads[1].layer, 3);
+  EXPECT_EQ(report.focus.heads[1].head, 1);
+  const auto& strongest = report.focus.strongest[static_cast<size_t>(report.focus.on_unit)];
+  ASSERT_EQ(strongest.size(), 2U);
+  EXPECT_EQ(strongest[0].layer, 5);
+  EXPECT_EQ(strongest[1].head, 1);
+  EXPECT_EQ(report.units[3].text, "didn't");  // three tokens
   expect_traces(recording);
 }
 
