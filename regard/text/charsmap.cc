@@ -69,7 +69,8 @@ Charsmap Charsmap::parse(std::string bytes, std::string_view source) {
                          std::to_string(bytes.size() - 4));
   Charsmap out;
   for (size_t at = 4; at < 4 + size; at += 4) out.trie_.push_back(u32_at(bytes, at));
-  out.replacements_ = bytes.substr(4 + size);
+  bytes.erase(0, 4 + size);
+  out.replacements_ = std::move(bytes);
   if (!out.replacements_.empty() && out.replacements_.back() != '\0')
     io::fail(source, "precompiled_charsmap ends inside a replacement");
   if (find_invalid_utf8(out.replacements_)) io::fail(source, "precompiled_charsmap holds invalid UTF-8");
