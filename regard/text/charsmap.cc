@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <utility>
 
 #include "regard/io/error.h"
 #include "regard/text/utf8.h"
