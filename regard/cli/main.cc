@@ -1,6 +1,7 @@
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 #include <torch/version.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
@@ -82,13 +83,12 @@ std::string version() {
 
 // Standard output may be a full disk or a closed pipe; a closed pipe (`| head`) is no failure worth a word.
 int finish(int code) {
-  errno = 0;
   std::cout.flush();
-  if ((std::cout.fail() || std::fflush(stdout) != 0) && code == 0) {
-    return errno == EPIPE ? kFailed
-                          : report(kFailed, std::string("standard output: ") + std::strerror(errno));
-  }
-  return code;
+  if ((std::cout.good() && std::fflush(stdout) == 0) || code != 0) return code;
+  errno = 0;
+  // The stream only knows that it failed, maybe long ago: one more byte tells why.
+  if (write(STDOUT_FILENO, "\n", 1) == 1) errno = EIO;
+  return errno == EPIPE ? kFailed : report(kFailed, std::string("standard output: ") + std::strerror(errno));
 }
 
 int run(int argc, char** argv) {
