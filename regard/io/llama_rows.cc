@@ -23,6 +23,8 @@ std::vector<int64_t> unpermuted_rows(int64_t rows, int64_t heads) {
 }
 
 std::vector<std::byte> unpermute_rows(const Tensor& matrix, int64_t heads) {
+  // A tensor without columns may claim any number of rows.
+  if (matrix.bytes.empty()) return {};
   const std::vector<int64_t> source = unpermuted_rows(matrix.rows(), heads);
   const int64_t row = matrix.row_bytes();
   if (static_cast<int64_t>(matrix.bytes.size()) != matrix.rows() * row) {
@@ -30,7 +32,6 @@ std::vector<std::byte> unpermute_rows(const Tensor& matrix, int64_t heads) {
                                 " has other bytes than its shape says");
   }
   std::vector<std::byte> result(matrix.bytes.size());
-  if (result.empty()) return result;
   for (int64_t r = 0; r < matrix.rows(); ++r) {
     std::memcpy(result.data() + r * row, matrix.bytes.data() + source[static_cast<size_t>(r)] * row,
                 static_cast<size_t>(row));
