@@ -190,8 +190,9 @@ void print_hints(const Look& options, const lens::Report& report) {
   if (report.causal && !options.received && report.focus.unit >= 0) {
     hints.push_back("which later words look at '" + unit_text(report, report.focus.unit) + "': --received");
   }
-  if (!report.focus.heads.empty() && !options.layer) {
-    const lens::FocusHead& best = report.focus.heads.front();
+  const std::vector<const lens::FocusHead*> telling = telling_heads(report);
+  if (!telling.empty() && !options.layer) {
+    const lens::FocusHead& best = *telling.front();
     hints.push_back("the whole map of a head: --layer " + std::to_string(best.layer) + " --head " +
                     std::to_string(best.head) + "; its arithmetic: --trace");
   }
@@ -207,6 +208,11 @@ void print_hints(const Look& options, const lens::Report& report) {
 void print(const Look& options, const Seen& seen) {
   const Terminal terminal = Terminal::detect(STDOUT_FILENO);
   const lens::Report& report = seen.report;
+  const bool ascii_text =
+      std::all_of(report.text.begin(), report.text.end(), [](char c) { return (c & 0x80) == 0; });
+  if (!terminal.unicode && !ascii_text) {
+    std::cerr << "regard: the locale is not UTF-8, so '?' stands for other characters (try LC_ALL=C.UTF-8)\n";
+  }
   print_header(std::cout, terminal, report);
   if (options.layer) {
     print_map(std::cout, terminal, seen.recording, report, *options.layer, *options.head);

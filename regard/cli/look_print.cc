@@ -292,17 +292,18 @@ std::vector<std::string> mixture_lines(const Terminal& terminal, const Report& r
     return std::string(buffer);
   };
   const std::string word = unit_text(report, report.focus.unit);
-  std::string text = word + " =";
+  std::vector<std::string> pieces{word + " ="};
+  const auto add = [&](const std::string& term) { pieces.push_back((pieces.size() > 1 ? "+ " : "") + term); };
   for (size_t t = 0; t < mixture.terms.size(); ++t) {
-    text += (t > 0 ? " + " : " ") + number(parts[t]) + " " + unit_text(report, mixture.terms[t].unit);
+    add(number(parts[t]) + " " + unit_text(report, mixture.terms[t].unit));
   }
-  const std::string unit_name = report.words ? "word" : "token";
   if (mixture.rest_units > 0 && parts.back() > 0) {
-    text += std::string(mixture.terms.empty() ? " " : " + ") + number(parts.back()) + " (" +
-            count_text(mixture.rest_units) + " other " + unit_name + (mixture.rest_units == 1 ? ")" : "s)");
+    add(number(parts.back()) + " (" + count_text(mixture.rest_units) + " other " +
+        (report.words ? "word" : "token") + (mixture.rest_units == 1 ? ")" : "s)"));
   }
-  const auto indent = static_cast<int64_t>(text::display_width(terminal.show(word))) + 1;
-  std::vector<std::string> lines = wrap(terminal, text, width, std::min<int64_t>(indent, width / 3));
+  const auto name_cells = static_cast<int64_t>(text::display_width(terminal.show(word))) + 1;
+  const int64_t indent = std::min<int64_t>(name_cells, width / 3);
+  std::vector<std::string> lines = wrap(terminal, pieces, width, indent, 0);
   if (parts[mixture.terms.size()] > 0) {
     std::string sinks =
         "+ " + number(parts[mixture.terms.size()]) + " resting on " + sink_words(report, mixture);
@@ -310,8 +311,7 @@ std::vector<std::string> mixture_lines(const Terminal& terminal, const Report& r
       sinks += report.causal ? " (the first token, where idle heads rest)"
                              : " (special tokens, where idle heads rest)";
     }
-    const int64_t margin = std::min<int64_t>(indent, width / 3);
-    for (std::string& line : wrap(terminal, sinks, width, margin + 2, margin))
+    for (std::string& line : wrap(terminal, sinks, width, indent + 2, indent))
       lines.push_back(std::move(line));
   }
   return lines;
@@ -398,7 +398,14 @@ void print_focus(std::ostream& out, const Terminal& terminal, const Report& repo
   if (focus.unit < 0) return;
   Line title(terminal);
   title.add("Where '" + unit_text(report, focus.unit) + "' looks", Ink::title);
-  if (focus.chosen_by_user) title.add("  (a row of attention weights sums to 1)", Ink::dim);
+  if (focus.occurrences > 1) {
+    title.add("  (place " + std::to_string(focus.occurrence) + " of " + count_text(focus.occurrences) +
+                  "; --token '" + unit_text(report, focus.unit) + "#" +
+                  std::to_string(focus.occurrence % focus.occurrences + 1) + "' is another)",
+              Ink::dim);
+  } else if (focus.chosen_by_user) {
+    title.add("  (a row of attention weights sums to 1)", Ink::dim);
+  }
   out << '\n' << title.text() << '\n';
   if (!focus.chosen_by_user)
     print_wrapped(out, terminal, "Chosen by rule: " + focus.reason + ".", 2, Ink::dim);
@@ -442,8 +449,7 @@ void print_received(std::ostream& out, const Terminal& terminal, const Report& r
         .cell(terminal.bar(pair.weight, 16), 19, text::Align::left, Ink::blue);
     line.cell(head_name(pair.layer, pair.head), 8)
         .cell(lens::name(pair.label), 12, text::Align::left, label_ink(pair.label));
-    line.add("mean of all heads " + weight_text(focus.received_mean[static_cast<size_t>(pair.unit)]),
-             Ink::dim);
+    line.add("mean " + weight_text(focus.received_mean[static_cast<size_t>(pair.unit)]), Ink::dim);
     out << line.text() << '\n';
   }
 }

@@ -174,18 +174,25 @@ Line& Line::pad_to(int64_t cell) {
 
 std::vector<std::string> wrap(const Terminal& terminal, std::string_view text, int64_t width, int64_t indent,
                               int64_t first) {
+  std::vector<std::string> words;
+  for (size_t at = 0; at < text.size();) {
+    const size_t space = std::min(text.find(' ', at), text.size());
+    if (space > at) words.emplace_back(text.substr(at, space - at));
+    at = space + 1;
+  }
+  return wrap(terminal, words, width, indent, first);
+}
+
+std::vector<std::string> wrap(const Terminal& terminal, const std::vector<std::string>& pieces, int64_t width,
+                              int64_t indent, int64_t first) {
   std::vector<std::string> lines;
   std::string line(static_cast<size_t>(first), ' ');
   int64_t cells = first;
   bool empty = true;
-  const std::string shown = terminal.show(text);
-  for (size_t at = 0; at < shown.size();) {
-    const size_t space = std::min(shown.find(' ', at), shown.size());
-    std::string word = shown.substr(at, space - at);
-    at = space + 1;
-    if (word.empty()) continue;
-    auto word_cells = static_cast<int64_t>(text::display_width(word));
-    if (!empty && cells + 1 + word_cells > width) {
+  for (const std::string& piece : pieces) {
+    std::string shown = terminal.show(piece);
+    auto piece_cells = static_cast<int64_t>(text::display_width(shown));
+    if (!empty && cells + 1 + piece_cells > width) {
       lines.push_back(std::move(line));
       line.assign(static_cast<size_t>(indent), ' ');
       cells = indent;
@@ -195,13 +202,13 @@ std::vector<std::string> wrap(const Terminal& terminal, std::string_view text, i
       line += ' ';
       ++cells;
     }
-    if (cells + word_cells > width) {
+    if (cells + piece_cells > width) {
       const auto room = static_cast<size_t>(std::max<int64_t>(width - cells, 1));
-      word = text::cut_to_width(word, room, !terminal.unicode);
-      word_cells = static_cast<int64_t>(text::display_width(word));
+      shown = text::cut_to_width(shown, room, !terminal.unicode);
+      piece_cells = static_cast<int64_t>(text::display_width(shown));
     }
-    line += word;
-    cells += word_cells;
+    line += shown;
+    cells += piece_cells;
     empty = false;
   }
   if (!empty) lines.push_back(std::move(line));

@@ -65,6 +65,9 @@ class Line {
 // others with `indent`. A word that is longer than a line is cut.
 std::vector<std::string> wrap(const Terminal& terminal, std::string_view text, int64_t width,
                               int64_t indent = 0, int64_t first = 0);
+// The same for pieces that are not to be broken inside.
+std::vector<std::string> wrap(const Terminal& terminal, const std::vector<std::string>& pieces, int64_t width,
+                              int64_t indent, int64_t first);
 
 // Colours of a share from 0 to 1 that colour-blind readers can tell apart and that stay ordered in grey
 // (viridis): red, green, blue.

@@ -25,13 +25,6 @@ HeadReport head_report(HeadSurvey&& head) {
   return out;
 }
 
-int64_t window_of(const RecordedLayer& layer) {
-  for (const attention::Mask::Part& part : layer.spec.mask.parts()) {
-    if (part.kind == attention::Mask::Part::Kind::window && part.left >= 0) return part.left + 1;
-  }
-  return 0;
-}
-
 void carry_head(const Recording& recording, int64_t layer_number, int64_t head, Report& report) {
   for (const CarriedHead& there : report.carried) {
     if (there.layer == layer_number && there.head == head) return;
@@ -99,7 +92,7 @@ Report make_report(const Recording& recording, const ReportOptions& options) {
   report.kv_heads = recording.layers.front().kv_heads;
   for (const RecordedLayer& layer : recording.layers) report.kept_layers.push_back(layer.layer);
   report.causal = recording.causal;
-  report.window = window_of(recording.layers.front());
+  report.window = recording.layers.front().window();
   if (const auto& mask = recording.layers.front().dense_mask; mask) {
     report.dense_mask.assign(mask->begin(), mask->begin() + recording.size() * recording.size());
   }
@@ -117,6 +110,14 @@ Report make_report(const Recording& recording, const ReportOptions& options) {
     focus.unit = find_unit(recording, report.units, *options.token);
     focus.chosen_by_user = true;
     focus.reason = "you asked for it";
+    const std::string& word = report.units[static_cast<size_t>(focus.unit)].text;
+    int64_t before = 0;
+    for (int64_t u = 0; u < static_cast<int64_t>(report.units.size()); ++u) {
+      if (report.units[static_cast<size_t>(u)].text != word) continue;
+      ++focus.occurrences;
+      before += u < focus.unit ? 1 : 0;
+    }
+    focus.occurrence = before + 1;
   }
   if (options.on) focus.on_unit = find_unit(recording, report.units, *options.on);
   for (const auto& [layer, head] : options.carry) {

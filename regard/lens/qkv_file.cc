@@ -221,6 +221,9 @@ Recording read_qkv(const std::filesystem::path& npz, const std::optional<std::fi
   }
   const Masks masks = read_masks(file, q);
   const std::optional<double> scale = scalar(file, "scale");
+  const auto window = static_cast<int64_t>(scalar(file, "window").value_or(0));
+  if (window < 0)
+    io::fail(file.source(), "window is " + std::to_string(window) + "; it must be 1 or more, or 0 for none");
   std::vector<float> numbers;
   if (const Tensor* given = file.find("layers")) numbers = io::to_floats(*given);
   if (!numbers.empty() && static_cast<int64_t>(numbers.size()) != q.layers) {
@@ -254,6 +257,11 @@ Recording read_qkv(const std::filesystem::path& npz, const std::optional<std::fi
     recording.model_layers = std::max(recording.model_layers, layer.layer + 1);
     layer.spec.scale = scale ? static_cast<float>(*scale) : 1.0F / std::sqrt(static_cast<float>(q.size));
     if (recording.causal) layer.spec.mask = attention::Mask::causal(attention::Align::top_left);
+    if (window > 0) {
+      const int64_t right = recording.causal ? 0 : -1;
+      layer.spec.mask =
+          layer.spec.mask & attention::Mask::window(window - 1, right, attention::Align::top_left);
+    }
     layer.dense_mask = masks.of_layer[static_cast<size_t>(index)];
     if (layer.dense_mask) layer.spec.mask = layer.spec.mask & attention::Mask::dense();
     layer.heads = q.heads;
@@ -285,10 +293,11 @@ void write_qkv(const std::filesystem::path& npz, const Recording& recording) {
   const bool whole_maps = layers * like.heads * n * n * 4 <= kWholeMapsBytes;
   for (const RecordedLayer& layer : recording.layers) {
     if (layer.heads != like.heads || layer.kv_heads != like.kv_heads || layer.key_size != like.key_size ||
-        layer.value_size != like.value_size || layer.scale() != like.scale()) {
+        layer.value_size != like.value_size || layer.scale() != like.scale() ||
+        layer.window() != like.window()) {
       throw std::invalid_argument("layers " + std::to_string(like.layer) + " and " +
                                   std::to_string(layer.layer) +
-                                  " differ in shape or scale; choose one with --layers");
+                                  " differ in shape, scale or window; choose one with --layers");
     }
     q.insert(q.end(), layer.q.begin(), layer.q.end());
     k.insert(k.end(), layer.k.begin(), layer.k.end());
@@ -309,6 +318,7 @@ void write_qkv(const std::filesystem::path& npz, const Recording& recording) {
   for (const Token& token : recording.tokens) ids.push_back(token.id);
   const std::vector<int64_t> causal{recording.causal ? 1 : 0};
   const std::vector<float> scale{like.scale()};
+  const std::vector<int64_t> window{like.window()};
   std::vector<Tensor> arrays;
   arrays.push_back(view_of("q", {layers, like.heads, n, like.key_size}, q, like.precision));
   arrays.push_back(view_of("k", {layers, like.kv_heads, n, like.key_size}, k, like.precision));
@@ -323,6 +333,7 @@ void write_qkv(const std::filesystem::path& npz, const Recording& recording) {
   arrays.push_back(io::view("ids", {n}, ids));
   arrays.push_back(io::view("causal", {1}, causal));
   arrays.push_back(io::view("scale", {1}, scale));
+  if (window.front() > 0) arrays.push_back(io::view("window", {1}, window));
   std::vector<uint8_t> mask;
   if (like.dense_mask) {
     const int64_t heads = static_cast<int64_t>(like.dense_mask->size()) / (n * n);

@@ -16,6 +16,7 @@ namespace regard::lens {
 //   causal  optional flag; mask  optional, [tokens, tokens], [heads, tokens, tokens] or [layers, 1 or heads,
 //           tokens, tokens], boolean or integer, nonzero = may attend
 //   scale   optional, default 1 / sqrt(Dk)
+//   window  optional, keys that a row sees to its left, itself included
 //   layers  optional, their numbers
 // and `tokens`, a text file with one token a line; without it tokens are called by their positions. The
 // log-sum-exp is computed here. Throws io::Error naming the array and what is wrong with it.

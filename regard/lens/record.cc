@@ -86,6 +86,11 @@ struct Progress {
   }
 };
 
+// Line ends that a model reads as tokens of their own: no word for a reader.
+bool is_white_space(std::string_view text) {
+  return !text.empty() && text.find_first_not_of(" \t\r\n\f\v") == std::string_view::npos;
+}
+
 bool is_apostrophe(std::string_view text) {
   return text == "'" || text == "\u2019";
 }
@@ -124,7 +129,8 @@ std::vector<Token> describe_tokens(const text::Tokenizer& tokenizer, const text:
     tokens[i].special = encoding.special[i] != 0 && !tokens[i].unknown;
   }
   for (const text::Word& word : text::group_words(encoding, text)) {
-    for (const size_t token : word.tokens) tokens[token].punctuation = word.is_punctuation;
+    const bool blank = is_white_space(text.substr(word.bytes.begin, word.bytes.end - word.bytes.begin));
+    for (const size_t token : word.tokens) tokens[token].punctuation = word.is_punctuation || blank;
   }
   return tokens;
 }
@@ -138,7 +144,9 @@ std::vector<Unit> describe_words(const text::Encoding& encoding, std::string_vie
   for (size_t i = 0; i < words.size(); ++i) {
     const text::Word& word = words[i];
     Unit unit{word.text, static_cast<int64_t>(word.tokens.front()), static_cast<int64_t>(word.tokens.size()),
-              word.is_special, word.is_punctuation};
+              word.is_special,
+              word.is_punctuation ||
+                  is_white_space(text.substr(word.bytes.begin, word.bytes.end - word.bytes.begin))};
     // The tokenizer's punctuation is not always a reader's: didn ' t is one word.
     while (plain(i) && plain(i + 2) && is_apostrophe(words[i + 1].text) && touch(words[i], words[i + 1]) &&
            touch(words[i + 1], words[i + 2])) {

@@ -110,6 +110,15 @@ float RecordedLayer::scale() const {
   return spec.scale.value_or(1.0F / std::sqrt(static_cast<float>(std::max<int64_t>(key_size, 1))));
 }
 
+int64_t RecordedLayer::window() const {
+  int64_t window = 0;
+  for (const attention::Mask::Part& part : spec.mask.parts()) {
+    if (part.kind != attention::Mask::Part::Kind::window || part.left < 0) continue;
+    window = window == 0 ? part.left + 1 : std::min(window, part.left + 1);
+  }
+  return window;
+}
+
 std::vector<float> RecordedLayer::query(int64_t head, int64_t position) const {
   return unpack_row(q, precision, head * tokens + position, key_size);
 }

@@ -45,6 +45,7 @@ struct RecordedLayer {
   // The same for one query head: [1, 1, tokens, ...].
   attention::Operands operands(int64_t head) const;
   float scale() const;
+  int64_t window() const;  // keys that a row sees to its left, itself included; 0: no such bound
 
   std::vector<float> query(int64_t head, int64_t position) const;  // [key_size]
   std::vector<float> key(int64_t head, int64_t position) const;    // of the KV head that `head` reads

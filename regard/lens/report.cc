@@ -89,6 +89,8 @@ Json to_json(const Focus& focus, const std::vector<Unit>& units) {
           {"text", text_of(focus.unit)},
           {"chosen_by_user", focus.chosen_by_user},
           {"reason", focus.reason},
+          {"occurrence", focus.occurrence},
+          {"occurrences", focus.occurrences},
           {"on_unit", focus.on_unit < 0 ? Json(nullptr) : Json(focus.on_unit)},
           {"mean_weights", focus.mean_weights},
           {"mean_mixture", to_json(focus.mean_mixture, units)},

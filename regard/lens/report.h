@@ -94,6 +94,8 @@ struct FocusHead {
 struct Focus {
   int64_t unit = -1;
   bool chosen_by_user = false;
+  int64_t occurrence = 1;           // which of ...
+  int64_t occurrences = 0;          // ... so many places of the same word this is, where the user chose it
   int64_t on_unit = -1;             // heads are ranked by their weight on this unit; -1: on any other word
   std::string reason;               // why this word, a sentence
   std::vector<float> mean_weights;  // [units], mean over all heads of the kept layers

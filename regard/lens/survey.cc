@@ -1,6 +1,7 @@
 #include "regard/lens/survey.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <mutex>
 
@@ -11,6 +12,7 @@ namespace {
 
 // Weights held at once by a worker: rows x tokens floats. 1 MiB stays in the second-level cache.
 constexpr int64_t kTileFloats = 256 * 1024;
+constexpr int64_t kLanes = 8;
 
 class Surveyor {
  public:
@@ -79,8 +81,22 @@ class Surveyor {
     for (int64_t j = visible.begin; j < visible.end;) {
       const int64_t block = j / blocks_.tokens;
       const int64_t stop = std::min(visible.end, (block + 1) * blocks_.tokens);
+      // Independent sums: one after the other they would wait for each other.
+      std::array<float, kLanes> sums{};
+      std::array<float, kLanes> maxima{};
+      for (; j + kLanes <= stop; j += kLanes) {
+        const float* w = row_.data() + j;
+        for (size_t lane = 0; lane < kLanes; ++lane) {
+          sums[lane] += w[lane];
+          maxima[lane] = std::max(maxima[lane], w[lane]);
+        }
+      }
       float sum = 0;
       float largest = 0;
+      for (size_t lane = 0; lane < kLanes; ++lane) {
+        sum += sums[lane];
+        largest = std::max(largest, maxima[lane]);
+      }
       for (; j < stop; ++j) {
         sum += row_[static_cast<size_t>(j)];
         largest = std::max(largest, row_[static_cast<size_t>(j)]);
@@ -109,18 +125,18 @@ class Surveyor {
   }
 
   void look_for_best(const Unit& unit, const RecordedLayer::Visible& visible) {
-    for (size_t u = 0; u < units_.size(); ++u) {
+    const float share = 1.0F / static_cast<float>(unit.count);
+    const float lift_share = share * static_cast<float>(visible.count);
+    for (size_t u = 0; u < visible_units_; ++u) {
+      const float lift = unit_row_[u] * lift_share;
+      if (lift <= out_.best_lift) continue;
       const Unit& key = units_[u];
       if (static_cast<int64_t>(u) == unit_ || key.special || key.punctuation) continue;
       if (text_.causal() && key.first == 0) continue;  // the resting place of idle heads
-      const float weight = unit_row_[u] / static_cast<float>(unit.count);
-      const float lift = weight * static_cast<float>(visible.count);
-      if (lift > out_.best_lift) {
-        out_.best_lift = lift;
-        out_.best_weight = weight;
-        out_.best_row = unit_;
-        out_.best_key = static_cast<int64_t>(u);
-      }
+      out_.best_lift = lift;
+      out_.best_weight = unit_row_[u] * share;
+      out_.best_row = unit_;
+      out_.best_key = static_cast<int64_t>(u);
     }
   }
 
