@@ -36,15 +36,21 @@ bool is_space(char c) {
   return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
 
-// What parts a token from the one before it: 0 nothing, 1 a space, 2 a new line.
+// What parts a token from the one before it: 0 nothing, 1 a space, 2 a new line. White space that is a token
+// of its own ends the line that it stands on.
 int gap_before(const lens::Report& report, size_t i) {
   const lens::Token& token = report.tokens[i];
   const std::string& text = report.text;
   if (text.empty() || token.special || i == 0) return 1;
   const auto size = static_cast<int64_t>(text.size());
-  int64_t from = report.tokens[i - 1].end;
-  if (report.tokens[i - 1].special) from = token.begin;
-  const int64_t to = std::min(size, token.end);
+  const auto blank = [&](const lens::Token& other) {
+    int64_t at = other.begin;
+    while (at < std::min(size, other.end) && is_space(text[static_cast<size_t>(at)])) ++at;
+    return at > other.begin && at >= other.end;
+  };
+  const lens::Token& before = report.tokens[i - 1];
+  const int64_t from = before.special ? token.begin : blank(before) ? before.begin : before.end;
+  const int64_t to = std::min(size, blank(token) ? token.begin : token.end);
   int gap = 0;
   for (int64_t at = std::clamp<int64_t>(from, 0, size); at < to; ++at) {
     const char c = text[static_cast<size_t>(at)];

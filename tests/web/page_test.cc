@@ -132,6 +132,18 @@ TEST(Page, MarksWhatPartsATokenFromTheOneBefore) {
   EXPECT_EQ(tokens[2][2], 0);  // nothing
 }
 
+TEST(Page, NewLineThatIsATokenEndsItsLine) {
+  lens::Report report = sample_report({.words = {"one", "##N", "##two"}, .special = false});
+  report.text = "one\ntwo";
+  report.tokens[1].begin = 3;
+  report.tokens[1].end = 4;
+  report.tokens[2].begin = 4;
+  report.tokens[2].end = 7;
+  const auto tokens = data_of(page(report))["texts"][0]["tokens"];
+  EXPECT_EQ(tokens[1][2], 0);
+  EXPECT_EQ(tokens[2][2], 2);
+}
+
 TEST(Page, TextCannotEndAScriptOrOpenAComment) {
   const std::vector<std::string> hostile = {"</script>", "<!--", "<script>",
                                             "]]>",       "\"'&", "<img src=x onerror=alert(1)>"};
