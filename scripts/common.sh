@@ -62,3 +62,13 @@ build() {
   [ $# -gt 0 ] && arguments=(--target "$@")
   cmake --build "build/$preset" -j "$JOBS" "${arguments[@]}" >&2 || die "the build in build/$preset failed; the first error above says where"
 }
+
+# run_tests NAME FOLDER [PREFIX...]: ctest, its report as JUnit; only what did not pass is printed.
+run_tests() {
+  local name=$1 folder=$2
+  shift 2
+  say "tests of build/$folder"
+  "$@" ctest --test-dir "build/$folder" -j "$(nproc)" --output-on-failure --no-tests=error \
+    --output-junit "$RESULTS/$name.xml" >"$RESULTS/$name.log" 2>&1 || echo "$name" >>"$RESULTS/failures"
+  grep -vE '^ *Start +[0-9]+:|^ *[0-9]+/[0-9]+ Test .* Passed |^Test project|^Internal ctest' "$RESULTS/$name.log" || true
+}
