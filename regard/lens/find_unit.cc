@@ -28,8 +28,8 @@ std::vector<int64_t> occurrences(const Recording& recording, std::span<const Uni
   for (size_t u = 0; u < units.size(); ++u) {
     const Token& token = recording.tokens[static_cast<size_t>(units[u].first)];
     const bool is_piece = units[u].count == 1 && token.piece == word;
-    if (units[u].text == word || is_piece) exact.push_back(static_cast<int64_t>(u));
-    if (lower(units[u].text) == lower(word)) folded.push_back(static_cast<int64_t>(u));
+    if (units[u].text == word) exact.push_back(static_cast<int64_t>(u));
+    if (is_piece || lower(units[u].text) == lower(word)) folded.push_back(static_cast<int64_t>(u));
   }
   return exact.empty() ? folded : exact;
 }
