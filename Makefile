@@ -3,13 +3,14 @@
 PRESET ?= release
 export PRESET JOBS
 
-.PHONY: help setup look test sanitize bench lint format asan-all clean
+.PHONY: help setup look test sanitize neon bench lint format asan-all clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make look      set up, build, and look into a real model with a real sentence"
 	@echo "make test      the same set-up, then every test"
 	@echo "make sanitize  the rooms without libtorch under sanitizers, and the fuzzers"
+	@echo "make neon      kernel and attention on 64-bit Arm: cross-compiled, their tests under qemu"
 	@echo "make setup     only the set-up: packages, libtorch, the model minilm"
 	@echo "make bench     speed beside libtorch in the same process (BENCH_ARGS adds options)"
 	@echo "make lint      formatting, clang-tidy, and which room includes which"
@@ -29,6 +30,9 @@ test:
 
 sanitize:
 	@scripts/sanitize.sh
+
+neon:
+	@scripts/neon.sh
 
 bench:
 	@scripts/bench.sh $(BENCH_ARGS)

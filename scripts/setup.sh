@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what `make look` (setup.sh look) or `make test` (setup.sh test) needs and nothing twice.
-# usage: scripts/setup.sh [look|test]
+# Installs what `make look` (setup.sh look), `make test` (setup.sh test) or `make neon` (setup.sh neon) needs and nothing
+# twice. usage: scripts/setup.sh [look|test|neon]
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 source scripts/fetch.sh
 LEVEL=${1:-look}
@@ -9,6 +9,7 @@ LEVEL=${1:-look}
 PROGRAM_PACKAGES=(g++ cmake ninja-build ccache pkg-config libhwy-dev nlohmann-json3-dev libcli11-dev
   libutf8proc-dev libpng-dev zlib1g-dev libcurl4-openssl-dev libssl-dev libzip-dev curl unzip)
 TEST_PACKAGES=(libgtest-dev libgmock-dev python3)
+NEON_PACKAGES=(g++-aarch64-linux-gnu qemu-user cmake ninja-build ccache python3)
 CLANG_VERSIONS=(14 19 18 17 16 15)  # 14 formats as .clang-format was written for
 
 system_is_supported() {
@@ -40,6 +41,7 @@ versioned_packages() {
 missing_packages() {
   local package wanted=("${PROGRAM_PACKAGES[@]}")
   [ "$LEVEL" = test ] && wanted+=("${TEST_PACKAGES[@]}" $(versioned_packages))
+  [ "$LEVEL" = neon ] && wanted=("${NEON_PACKAGES[@]}")
   for package in "${wanted[@]}"; do
     installed "$package" || echo "$package"
   done
@@ -117,6 +119,7 @@ torch_is_there() {
 }
 
 wanted_uses() {
+  [ "$LEVEL" = neon ] && return 0
   torch_is_there || echo torch
   local model models=(minilm)
   [ "$LEVEL" = test ] && models=(minilm smollm2 e5)
@@ -163,7 +166,7 @@ announce() {
   local uses total=0 project size sha file free_mb need_mb existing=$REGARD_CACHE packages
   uses=$(wanted_uses | xargs)
   [ -n "${REGARD_SKIP_APT:-}" ] || packages=$(missing_packages | xargs)
-  [ -n "${packages:-}" ] && say "Debian packages to install (up to 100 MB for the program, 350 MB for all tests): $packages"
+  [ -n "${packages:-}" ] && say "Debian packages to install (up to 100 MB for the program, 350 MB for all tests, 120 MB for Arm): $packages"
   [ -z "$uses" ] && return 0
   say "files for $REGARD_CACHE:"
   while IFS=$'\t' read -r project size sha file; do
@@ -200,8 +203,8 @@ fetch_all() {
 }
 
 case $LEVEL in
-  look | test) ;;
-  *) die "setup.sh knows look and test, not '$LEVEL'" ;;
+  look | test | neon) ;;
+  *) die "setup.sh knows look, test and neon, not '$LEVEL'" ;;
 esac
 check_system
 announce
