@@ -1,20 +1,12 @@
 #include "regard/attention/attention.h"
 
-#include <memory>
-#include <new>
 #include <stdexcept>
 
 #include "regard/attention/lower.h"
+#include "regard/attention/scratch.h"
 
 namespace regard::attention {
 namespace {
-
-constexpr std::align_val_t kAlignment{64};
-
-struct Release {
-  void operator()(std::byte* bytes) const { ::operator delete(bytes, kAlignment); }
-};
-using Scratch = std::unique_ptr<std::byte, Release>;
 
 void check_range(const char* name, int64_t first, int64_t count, int64_t size) {
   if (first < 0 || count < 0 || first > size || count > size - first) {
@@ -46,9 +38,8 @@ std::vector<float> tile(const Spec& spec, const Operands& operands, View<const f
 void attention(const Spec& spec, const Operands& operands, kernel::Parallel& parallel) {
   check(spec, operands);
   const Plan plan(spec, operands);
-  const size_t bytes = plan.workspace_bytes(parallel.workers());
-  const Scratch scratch(static_cast<std::byte*>(::operator new(bytes, kAlignment)));
-  plan.run(operands, {scratch.get(), bytes}, parallel);
+  const Scratch scratch(plan.workspace_bytes(parallel.workers()));
+  plan.run(operands, scratch.bytes(), parallel);
 }
 
 Result attention(ConstAnyView q, ConstAnyView k, ConstAnyView v, const Spec& spec,

@@ -91,6 +91,10 @@ void check_spec(const Spec& spec) {
   if (!std::isfinite(spec.softcap) || spec.softcap < 0) {
     fail("softcap is ", spec.softcap, "; allowed: a finite number above 0, or 0 for none");
   }
+  // Not above 65535 / 65536: something must be left to divide by.
+  if (!(spec.dropout >= 0 && spec.dropout * 65536 < 65535.5)) {
+    fail("dropout is ", spec.dropout, "; allowed: a probability of at least 0 and below 1");
+  }
 }
 
 void check_qkv(const Operands& operands) {
@@ -197,6 +201,51 @@ void check_lse(const Operands& operands, View<const float> lse) {
   const Extents& q = operands.q.size;
   check_view("lse", lse);
   check_size("lse", lse, {q[0], q[1], q[2], 1}, "[B, Hq, Lq, 1]");
+}
+
+namespace {
+
+template <class V>
+void check_gradient(const char* name, const V& gradient, const Extents& size, const char* operand) {
+  if (!is_given(gradient)) return;
+  check_view(name, gradient);
+  check_size(name, gradient, size, operand);
+  check_output(name, gradient);
+}
+
+void check_gradient_type(const char* name, const AnyView& gradient, kernel::DType inputs) {
+  if (is_given(gradient) && gradient.dtype != kernel::DType::f32 && gradient.dtype != inputs) {
+    fail(name, " is of type ", kernel::name(gradient.dtype), "; allowed: f32 or the type of q, ",
+         kernel::name(inputs));
+  }
+}
+
+}  // namespace
+
+void check_gradients(const Spec& spec, const Operands& operands, const ConstAnyView& grad_out,
+                     View<const float> grad_lse, const Gradients& gradients) {
+  check(spec, operands);
+  check_lse(operands, operands.lse);
+  const Extents& q = operands.q.size;
+  check_view("grad_out", grad_out);
+  check_size("grad_out", grad_out, {q[0], q[1], q[2], operands.v.size[3]}, "[B, Hq, Lq, Dv]");
+  if (grad_out.dtype != kernel::DType::f32 && grad_out.dtype != operands.q.dtype) {
+    fail("grad_out is of type ", kernel::name(grad_out.dtype), "; allowed: f32 or the type of q, ",
+         kernel::name(operands.q.dtype));
+  }
+  if (is_given(grad_lse)) {
+    check_view("grad_lse", grad_lse);
+    check_size("grad_lse", grad_lse, {q[0], q[1], q[2], 1}, "[B, Hq, Lq, 1]");
+  }
+  check_gradient("the gradient of q", gradients.q, operands.q.size, "the sizes of q");
+  check_gradient("the gradient of k", gradients.k, operands.k.size, "the sizes of k");
+  check_gradient("the gradient of v", gradients.v, operands.v.size, "the sizes of v");
+  check_gradient_type("the gradient of q", gradients.q, operands.q.dtype);
+  check_gradient_type("the gradient of k", gradients.k, operands.q.dtype);
+  check_gradient_type("the gradient of v", gradients.v, operands.q.dtype);
+  check_gradient("the gradient of bias", gradients.bias, operands.bias.size, "the sizes of bias");
+  check_gradient("the gradient of slopes", gradients.slopes, operands.slopes.size, "the sizes of slopes");
+  check_gradient("the gradient of sinks", gradients.sinks, operands.sinks.size, "the sizes of sinks");
 }
 
 int64_t element_count(const char* what, const Extents& size) {

@@ -93,6 +93,13 @@ class Definition {
   double sink(int64_t b, int64_t h) const {
     return sinks_ ? sinks_(b, h, 0, 0) : -std::numeric_limits<double>::infinity();
   }
+  // What dropout does to a weight: 0, or 1 / (1 - p).
+  double dropout_factor(int64_t b, int64_t h, int64_t i, int64_t j) const {
+    if (!(spec_.dropout > 0)) return 1.0;
+    const kernel::Dropout dropout{dropout_threshold(spec_.dropout), operands_.dropout_seed,
+                                  operands_.dropout_offset};
+    return kernel::kept(dropout, b, h, i, j, 1) != 0 ? 65536.0 / (65536.0 - dropout.threshold) : 0.0;
+  }
   bool has_sinks() const { return static_cast<bool>(sinks_); }
 
  private:

@@ -10,6 +10,10 @@ double effective_scale(const Spec& spec, const Operands& operands) {
   return size == 0 ? 1.0 : 1.0 / std::sqrt(static_cast<double>(size));
 }
 
+uint32_t dropout_threshold(double probability) {
+  return static_cast<uint32_t>(std::lround(probability * 65536));
+}
+
 BoundMask bind_mask(const Spec& spec, const Operands& operands) {
   return {spec.mask, operands.q.size[2], operands.k.size[2], operands.dense_mask, operands.key_lengths};
 }
@@ -29,6 +33,9 @@ kernel::Forward lower(const Spec& spec, const Operands& operands, const BoundMas
   if (operands.slopes) problem.slopes = broadcast(operands.slopes, {q[0], q[1], 1, 1});
   if (operands.sinks) problem.sinks = broadcast(operands.sinks, {q[0], q[1], 1, 1});
   problem.alibi_offset = spec.alibi_align == Align::bottom_right ? keys - q[2] : 0;
+  if (spec.dropout > 0) {
+    problem.dropout = {dropout_threshold(spec.dropout), operands.dropout_seed, operands.dropout_offset};
+  }
   problem.mask = mask.tile_mask();
   return problem;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "regard/attention/backward.h"
 #include "regard/attention/bound_mask.h"
 #include "regard/attention/spec.h"
 #include "regard/kernel/forward.h"
@@ -10,6 +11,9 @@ namespace regard::attention {
 // 1 / sqrt(Dk) unless the spec names a scale.
 double effective_scale(const Spec& spec, const Operands& operands);
 
+// The probability that dropout uses, in 65536ths.
+uint32_t dropout_threshold(double probability);
+
 // The mask of a call, with its data.
 BoundMask bind_mask(const Spec& spec, const Operands& operands);
 
@@ -18,6 +22,10 @@ kernel::Forward lower(const Spec& spec, const Operands& operands, const BoundMas
 
 // Throws std::invalid_argument unless lse is [B, Hq, Lq, 1] with data where there are rows.
 void check_lse(const Operands& operands, View<const float> lse);
+
+// What backward() needs.
+void check_gradients(const Spec& spec, const Operands& operands, const ConstAnyView& grad_out,
+                     View<const float> grad_lse, const Gradients& gradients);
 
 // Product of the sizes; throws std::invalid_argument where it is 2^60 or more. `what` names the array.
 int64_t element_count(const char* what, const kernel::Extents& size);

@@ -58,8 +58,9 @@ Reference reference(const Spec& spec, const Operands& operands) {
       weights[j] = std::exp(logits[j] - lse);
       sums[j] += weights[j];
       if (weights[j] != 0) result.entropy[row] -= weights[j] * std::log(weights[j]);
+      const double kept = weights[j] * definition.dropout_factor(b, h, i, j);
       for (int64_t d = 0; d < Dv; ++d) {
-        result.out[row * Dv + d] += weights[j] * read(operands.v, b, h / definition.group, j, d);
+        result.out[row * Dv + d] += kept * read(operands.v, b, h / definition.group, j, d);
       }
     }
   }

@@ -18,6 +18,7 @@ void check_gradient(const char* name, size_t given, int64_t wanted, const char* 
 
 // With p the weights, s the logits and D = sum of p dp over the keys (equal to grad_out . out):
 // dv += p grad_out, dp = grad_out . v, ds = p (dp - D + grad_lse); the sink is one more logit whose dp is 0.
+// Dropout multiplies p in dv and dp alike.
 ReferenceGradients reference_backward(const Spec& spec, const Operands& operands,
                                       const std::vector<double>& grad_out,
                                       const std::vector<double>& grad_lse) {
@@ -53,10 +54,12 @@ ReferenceGradients reference_backward(const Spec& spec, const Operands& operands
       if (!definition.visible(b, h, i, j)) continue;
       double* dv = grad.v.data() + ((b * Hkv + kv) * Lk + j) * Dv;
       dp[j] = 0;
+      const double factor = definition.dropout_factor(b, h, i, j);
       for (int64_t d = 0; d < Dv; ++d) {
         dp[j] += go[d] * read(operands.v, b, kv, j, d);
-        dv[d] += p[j] * go[d];
+        dv[d] += p[j] * factor * go[d];
       }
+      dp[j] *= factor;
       sum += p[j] * dp[j];
     }
     for (int64_t j = 0; j < Lk; ++j) {

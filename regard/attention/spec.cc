@@ -13,6 +13,7 @@ std::string Spec::to_string() const {
     text << "1/sqrt(Dk)";
   }
   if (softcap > 0) text << ", softcap " << softcap;
+  if (dropout > 0) text << ", dropout " << dropout;
   text << ", mask " << mask.to_string();
   return text.str();
 }

@@ -15,11 +15,13 @@ using kernel::AnyView;
 using kernel::ConstAnyView;
 using kernel::View;
 
-// Order: scale, softcap, bias, mask, softmax (with sinks), times V (docs/semantics.md).
+// Order: scale, softcap, bias, mask, softmax (with sinks), dropout, times V (docs/semantics.md).
 struct Spec {
   std::optional<double> scale;  // default 1 / sqrt(Dk); kernels round it to float32
   float softcap = 0.0F;         // c > 0: c tanh(logit / c); 0: none
   Mask mask;
+  double dropout = 0;  // probability in [0, 1) that a weight becomes 0, rounded to 1/65536; the others
+                       // are divided by 1 - that
   // ALiBi (slopes given): distance is |position(i) - j| with this alignment.
   Align alibi_align = Align::bottom_right;
 
@@ -40,6 +42,8 @@ struct Operands {
   View<const float> sinks;          // [B or 1, Hq, 1, 1]; optional
   View<const uint8_t> dense_mask;   // broadcasts to [B, Hq, Lq, Lk], nonzero = may attend; with Mask::dense()
   View<const int64_t> key_lengths;  // [B or 1, 1, 1, 1]; in [0, Lk]; with Mask::key_lengths()
+  uint64_t dropout_seed = 0;        // with Spec::dropout: the same seed and offset drop the same weights, see
+  uint64_t dropout_offset = 0;      // kernel::Dropout
 };
 
 // Throw std::invalid_argument that names the operand, its value and what is allowed.

@@ -106,9 +106,12 @@ struct Decoder {
       Vec maximum = hn::Set(d, -HUGE_VALF);
       for (int64_t panel = range.begin; panel < range.end; ++panel) {
         float* tile = scores + panel * kCols;
-        if (!rule.plain || !live[panel].full || live[panel].end - live[panel].begin != kCols)
-          finish_logits(rule, p, batch, head(kv_head, r), query(r), 1, chunk + panel * kCols, live[panel],
-                        tile);
+        if (!rule.plain || !live[panel].full || live[panel].end - live[panel].begin != kCols) {
+          const int64_t key = chunk + panel * kCols;
+          uint64_t words[kRows];
+          visible_words(p, batch, head(kv_head, r), query(r), 1, key, live[panel], words);
+          finish_logits(rule, p, batch, head(kv_head, r), query(r), 1, key, words, tile);
+        }
         for (int64_t n = 0; n < kCols; n += kLanes) maximum = hn::Max(maximum, hn::Load(d, tile + n));
       }
       const float before = s.row_max[r];

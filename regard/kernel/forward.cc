@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kDecodeRows = 16;
 
 bool decodable(const Forward& p) {
-  return p.k.stride[3] == 1 && p.v.stride[3] == 1;
+  return p.k.stride[3] == 1 && p.v.stride[3] == 1 && !p.dropout;
 }
 
 }  // namespace
@@ -45,9 +45,11 @@ void forward(const Forward& problem, const ForwardTiling& tiling, std::span<std:
   if (tiling.kind == ForwardTiling::Kind::prefill)
     return prefill(problem, tiling, workspace.data(), parallel);
   if (!decodable(problem))
-    throw std::invalid_argument("the decode kernel needs k and v with feature stride 1, not " +
-                                std::to_string(problem.k.stride[3]) + " and " +
-                                std::to_string(problem.v.stride[3]));
+    throw std::invalid_argument(problem.dropout
+                                    ? "the decode kernel knows no dropout"
+                                    : "the decode kernel needs k and v with feature stride 1, not " +
+                                          std::to_string(problem.k.stride[3]) + " and " +
+                                          std::to_string(problem.v.stride[3]));
   decode(problem, tiling, workspace.data(), parallel);
 }
 

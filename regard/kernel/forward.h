@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "regard/kernel/dropout.h"
 #include "regard/kernel/parallel.h"
 #include "regard/kernel/tile_mask.h"
 #include "regard/kernel/view.h"
@@ -28,6 +29,7 @@ struct Forward {
   View<const float> slopes;  // [B, Hq, 1, 1] ALiBi: logit -= slope * |i + alibi_offset - j|
   int64_t alibi_offset = 0;  // Lk - Lq when rows are aligned to the end of the keys
   View<const float> sinks;   // [B, Hq, 1, 1] one more logit in the denominator, without a value
+  Dropout dropout;           // of the weights, after the softmax; lse does not know it
   TileMask mask;
 };
 

@@ -34,21 +34,28 @@ HWY_INLINE hn::Mask<D> visible(D d, uint64_t bits) {
   return hn::LoadMaskBits(d, reinterpret_cast<const uint8_t*>(&bits));
 }
 
-// Turns products into logits in place and sets what a row does not see to -infinity (by selection: a NaN
-// there vanishes). tile: [kRows][kCols]; rows past `count` are left alone. live: the columns that take part.
-HWY_INLINE void finish_logits(const LogitRule& rule, const Forward& p, int64_t batch, int64_t head,
-                              int64_t row, int64_t count, int64_t key, LiveTile live,
-                              float* HWY_RESTRICT tile) {
-  const D d;
-  const int64_t columns = HWY_MIN(kCols, p.k.size[2] - key);
-  uint64_t words[kRows];
+// Bit c of words[r]: row + r sees key + c. live: the columns of the tile that take part; rows past `count`
+// see nothing.
+HWY_INLINE void visible_words(const Forward& p, int64_t batch, int64_t head, int64_t row, int64_t count,
+                              int64_t key, LiveTile live, uint64_t* words) {
   const uint64_t in_range = ((uint64_t{1} << live.end) - 1) & ~((uint64_t{1} << live.begin) - 1);
   if (live.full || !p.mask) {
     for (int64_t r = 0; r < count; ++r) words[r] = in_range;
   } else {
-    p.mask.bits(p.mask.self, batch, head, row, count, key, columns, words);
+    p.mask.bits(p.mask.self, batch, head, row, count, key, HWY_MIN(kCols, p.k.size[2] - key), words);
     for (int64_t r = 0; r < count; ++r) words[r] &= in_range;
   }
+  for (int64_t r = count; r < kRows; ++r) words[r] = 0;
+}
+
+// Turns products into logits in place and sets what a row does not see to -infinity (by selection: a NaN
+// there vanishes). tile: [kRows][kCols]; rows past `count` are left alone. words: visible_words().
+// slope_tile, if given: what the softcap lets through, d logit / d product, in the tile's layout.
+HWY_INLINE void finish_logits(const LogitRule& rule, const Forward& p, int64_t batch, int64_t head,
+                              int64_t row, int64_t count, int64_t key, const uint64_t* words,
+                              float* HWY_RESTRICT tile, float* HWY_RESTRICT slope_tile = nullptr) {
+  const D d;
+  const int64_t columns = HWY_MIN(kCols, p.k.size[2] - key);
   if (rule.plain) {
     for (int64_t r = 0; r < count; ++r)
 #pragma GCC unroll 4
@@ -74,7 +81,12 @@ HWY_INLINE void finish_logits(const LogitRule& rule, const Forward& p, int64_t b
     for (int64_t n = 0; n < kCols; n += kLanes) {
       float* at = tile + r * kCols + n;
       Vec x = hn::Load(d, at);
-      if (rule.cap > 0.0F) x = hn::Mul(hn::Set(d, rule.cap), tanh(d, x));
+      if (rule.cap > 0.0F) {
+        const Vec t = tanh(d, x);
+        if (slope_tile != nullptr)
+          hn::Store(hn::NegMulAdd(t, t, hn::Set(d, 1.0F)), d, slope_tile + r * kCols + n);
+        x = hn::Mul(hn::Set(d, rule.cap), t);
+      }
       if (bias != nullptr) x = hn::MulAdd(hn::LoadU(d, bias + n), hn::Set(d, kLog2e), x);
       if (p.slopes) {
         const Vec distance = hn::Abs(hn::Sub(hn::Set(d, first - static_cast<float>(n)), lane));

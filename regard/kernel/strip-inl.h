@@ -8,6 +8,7 @@
 #define REGARD_KERNEL_STRIP_INL_H_
 #endif
 
+#include "regard/kernel/dropout-inl.h"
 #include "regard/kernel/logits-inl.h"
 #include "regard/kernel/pack-inl.h"
 #include "regard/kernel/prefill_layout.h"
@@ -93,7 +94,7 @@ HWY_INLINE void score_panels(const LogitRule& rule, const Rows& rows, const Forw
       float* maxima = s.maxima + t * kRows * kLanes;
       const float* q = s.q + t * s.q_stride;
       Accumulators acc;
-      multiply_features(d, q, keys, 0, features, acc);
+      multiply_features(d, q, kRows, keys, 0, features, acc);
       if (rule.plain && live.full && live.end - live.begin == kCols && features <= kFeatureChunk) {
         store(d, acc, tile);
 #pragma GCC unroll 16
@@ -106,11 +107,13 @@ HWY_INLINE void score_panels(const LogitRule& rule, const Rows& rows, const Forw
       } else {
         store(d, acc, tile);
         for (int64_t f = kFeatureChunk; f < features; f += kFeatureChunk) {
-          multiply_features(d, q, keys, f, features, acc);
+          multiply_features(d, q, kRows, keys, f, features, acc);
           add_to(d, acc, tile);
         }
-        finish_logits(rule, p, rows.batch, rows.head, rows.begin + row, HWY_MIN(kRows, rows.count - row), key,
-                      live, tile);
+        const int64_t count = HWY_MIN(kRows, rows.count - row);
+        uint64_t words[kRows];
+        visible_words(p, rows.batch, rows.head, rows.begin + row, count, key, live, words);
+        finish_logits(rule, p, rows.batch, rows.head, rows.begin + row, count, key, words, tile);
         for (int64_t r = 0; r < kRows; ++r) {
           Vec m = hn::Load(d, maxima + r * kLanes);
           for (int64_t n = 0; n < kVecs; ++n) m = hn::Max(m, hn::Load(d, tile + r * kCols + n * kLanes));
@@ -176,6 +179,30 @@ HWY_INLINE void exponentials(int64_t tile_index, PanelRange range, const StripSc
       for (int64_t i = 0; i < kStep * kVecs; ++i) hn::Store(x[i], d, at + i * kLanes);
     }
   }
+}
+
+// Drops weights whose sums are already taken: lse and the row's sum know nothing of it.
+inline HWY_NOINLINE void drop_weights(const Rows& rows, const Forward& p, int64_t tile_index, int64_t block,
+                                      PanelRange range, const StripScratch& s) {
+  const D d;
+  constexpr int64_t kPanels = 64 / kCols;
+  const int64_t row = rows.begin + tile_index * kRows;
+  const int64_t count = HWY_MIN(kRows, rows.begin + rows.count - row);
+  const LiveTile* live = s.live + tile_index * s.live_stride;
+  // Blocks begin at multiples of 64 keys.
+  for (int64_t first = range.begin / kPanels * kPanels; first < range.end; first += kPanels)
+    for (int64_t r = 0; r < count; ++r) {
+      const uint64_t word = kept_bits(p.dropout, rows.batch, rows.head, row + r, block + first * kCols, 64);
+      for (int64_t panel = HWY_MAX(first, range.begin); panel < HWY_MIN(first + kPanels, range.end);
+           ++panel) {
+        if (live[panel].begin == live[panel].end) continue;
+        float* weights = s.scores + tile_index * s.score_stride + panel * kTile + r * kCols;
+        for (int64_t n = 0; n < kCols; n += kLanes)
+          hn::Store(
+              hn::IfThenElseZero(visible(d, word >> ((panel - first) * kCols + n)), hn::Load(d, weights + n)),
+              d, weights + n);
+      }
+    }
 }
 
 // out += weights times values, over one chunk of panels.
@@ -269,6 +296,7 @@ void run_strip(const Forward& p, const LogitRule& rule, const PrefillLayout& lay
           any_nonfinite(panels, block + chunk.begin * kCols, HWY_MIN(block + chunk.end * kCols, key_count));
       for (int64_t t = 0; t < tiles; ++t) {
         exponentials(t, chunk, s);
+        if (p.dropout) drop_weights(rows, p, t, block, chunk, s);
         weigh_values(panels, t, block, chunk, out_features, s);
         if (HWY_UNLIKELY(restore)) restore_nonfinite(rows, p, panels, t, block, chunk, s);
       }
@@ -279,7 +307,8 @@ void run_strip(const Forward& p, const LogitRule& rule, const PrefillLayout& lay
   for (int64_t r = 0; r < rows.count; ++r) {
     const int64_t row = rows.begin + r;
     const float sum = sum_of_lanes(d, hn::Load(d, s.sums + r * kLanes));
-    const float factor = close_row(p, rows.batch, rows.head, row, s.row_max[r], sum);
+    const float factor =
+        close_row(p, rows.batch, rows.head, row, s.row_max[r], sum) * (p.dropout ? p.dropout.scale() : 1.0F);
     float* out = s.out + r / kRows * s.out_stride + r % kRows * kCols;
     for (int64_t f = 0; f < out_features; f += kCols)
       store_out<kCols>(p.out, rows.batch, rows.head, row, f, HWY_MIN(kCols, out_features - f), factor,

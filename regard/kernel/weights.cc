@@ -40,14 +40,16 @@ void weights_of(const Forward& p, const View<const float>& lse, const Rows& rows
       from_key.data = all_keys.at(rows.batch, kv_head, key + at);
       pack_keys(from_key, 0, 0, 0, columns, staging, panel);
       Accumulators acc;
-      multiply_features(d, q, panel, 0, features, acc);
+      multiply_features(d, q, kRows, panel, 0, features, acc);
       store(d, acc, tile);
       for (int64_t f = kFeatureChunk; f < features; f += kFeatureChunk) {
-        multiply_features(d, q, panel, f, features, acc);
+        multiply_features(d, q, kRows, panel, f, features, acc);
         add_to(d, acc, tile);
       }
       const LiveTile live{0, static_cast<uint8_t>(columns), false, 0};
-      finish_logits(rule, p, rows.batch, rows.head, rows.begin + row, count, key + at, live, tile);
+      uint64_t words[kRows];
+      visible_words(p, rows.batch, rows.head, rows.begin + row, count, key + at, live, words);
+      finish_logits(rule, p, rows.batch, rows.head, rows.begin + row, count, key + at, words, tile);
       for (int64_t r = 0; r < count; ++r) {
         float* to = weights + (row + r) * keys + at;
         if (as_logits) {

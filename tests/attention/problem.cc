@@ -164,6 +164,8 @@ attention::Operands Problem::operands() {
   if (sinks.size() != Extents{}) operands.sinks = sinks.as<const float>();
   if (!mask.empty()) operands.dense_mask = {mask.data(), mask_size};
   if (!lengths.empty()) operands.key_lengths = {lengths.data(), {sizes.B, 1, 1, 1}};
+  operands.dropout_seed = dropout_seed;
+  operands.dropout_offset = dropout_offset;
   return operands;
 }
 

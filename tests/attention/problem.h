@@ -75,6 +75,8 @@ struct Problem {
   kernel::Extents mask_size{};
   std::vector<uint8_t> mask;
   std::vector<int64_t> lengths;
+  uint64_t dropout_seed = 0;
+  uint64_t dropout_offset = 0;
 };
 
 }  // namespace regard::testing

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+
+namespace regard::kernel {
+
+// Which weights dropout keeps: a pure function of (seed, offset, batch, query head, i, j), so forward and
+// backward agree under any tiling and on any target. Philox4x32-10 (Salmon et al. 2011) with the counter (j
+// div 8, i, head, batch) gives eight 16-bit draws, the low half of a word before its high half; column j
+// takes draw j mod 8 and is dropped when the draw is below the threshold. The key is seed + offset *
+// 0x9E3779B97F4A7C15.
+struct Dropout {
+  uint32_t threshold = 0;  // drops with probability threshold / 65536, below 65536; 0: no dropout
+  uint64_t seed = 0;
+  uint64_t offset = 0;
+
+  explicit operator bool() const { return threshold != 0; }
+  // What a kept weight is multiplied by.
+  float scale() const { return 65536.0F / static_cast<float>(65536 - threshold); }
+  uint64_t key() const { return seed + offset * 0x9E3779B97F4A7C15ULL; }
+};
+
+// Bit c: pair (row, key + c) is kept; columns <= 64, the bits beyond are 0. The plain twin of what kernels
+// do.
+uint64_t kept(const Dropout& dropout, int64_t batch, int64_t head, int64_t row, int64_t key, int64_t columns);
+
+}  // namespace regard::kernel
