@@ -2,18 +2,13 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
-#include <c10/core/InferenceMode.h>
+#include <torch/csrc/autograd/grad_mode.h>
 
 #include <algorithm>
-#include <memory>
-#include <new>
-#include <optional>
-#include <span>
 
+#include "bench/attention_sides.h"
 #include "bench/machine.h"
 #include "regard/attention/bound_mask.h"
-#include "regard/attention/plan.h"
-#include "regard/autograd/attention.h"
 #include "regard/kernel/targets.h"
 
 namespace regard::bench {
@@ -35,12 +30,6 @@ at::ScalarType scalar_type(DType dtype) {
   return at::kFloat;
 }
 
-Mask mask_of(const AttentionCase& c) {
-  if (c.mask == "none") return {};
-  if (c.mask == "causal") return Mask::causal(Align::bottom_right);
-  return Mask::window(c.window - 1, 0, Align::bottom_right);
-}
-
 // Pairs of query and key that are visible, in one head.
 double visible_pairs(const AttentionCase& c) {
   if (c.mask == "none") return static_cast<double>(c.queries) * static_cast<double>(c.keys);
@@ -51,68 +40,6 @@ double visible_pairs(const AttentionCase& c) {
   }
   return pairs;
 }
-
-// libtorch's own call for the same problem.
-class Peer {
- public:
-  Peer(const AttentionCase& c, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v)
-      : q_(q), k_(k), v_(v), causal_(c.mask == "causal"), grouped_(c.heads != c.kv_heads) {
-    if (c.mask != "window") return;
-    const at::Tensor distance = (at::arange(c.queries, at::kLong) + (c.keys - c.queries)).unsqueeze(1) -
-                                at::arange(c.keys, at::kLong).unsqueeze(0);
-    mask_ = (distance >= 0).logical_and(distance < c.window);
-  }
-  void run() {
-    out_ = at::scaled_dot_product_attention(q_, k_, v_, mask_, 0.0, causal_, std::nullopt, grouped_);
-  }
-  const at::Tensor& out() const { return out_; }
-
- private:
-  at::Tensor q_, k_, v_, out_;
-  std::optional<at::Tensor> mask_;
-  bool causal_;
-  bool grouped_;
-};
-
-// Our plan with its scratch.
-class Ours {
- public:
-  Ours(const AttentionCase& c, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-    spec_.mask = mask_of(c);
-    operands_ = autograd::operands(q, k, v);
-    out_ = at::empty({c.batch, c.heads, c.queries, c.value_features}, q.options());
-    lse_ = at::empty({c.batch, c.heads, c.queries, 1}, at::kFloat);
-    operands_.out = kernel::AnyView(
-        out_.mutable_data_ptr(), operands_.q.dtype, {c.batch, c.heads, c.queries, c.value_features},
-        kernel::contiguous_strides({c.batch, c.heads, c.queries, c.value_features}));
-    operands_.lse = kernel::View<float>(lse_.mutable_data_ptr<float>(), {c.batch, c.heads, c.queries, 1});
-    if (c.threads == 1)
-      parallel_ = std::make_unique<kernel::Serial>();
-    else
-      parallel_ = std::make_unique<kernel::ThreadPool>(c.threads);
-    plan_.emplace(spec_, operands_);
-    bytes_ = plan_->workspace_bytes(c.threads);
-    workspace_.reset(static_cast<std::byte*>(::operator new (bytes_ + 64, std::align_val_t{64})));
-  }
-  void run() { plan_->run(operands_, {workspace_.get(), bytes_}, *parallel_); }
-
-  const at::Tensor& out() const { return out_; }
-  const attention::Plan& plan() const { return *plan_; }
-  size_t bytes() const { return bytes_; }
-  kernel::Parallel& parallel() { return *parallel_; }
-
- private:
-  struct Release {
-    void operator()(std::byte* p) const { ::operator delete (p, std::align_val_t{64}); }
-  };
-  attention::Spec spec_;
-  attention::Operands operands_;
-  at::Tensor out_, lse_;
-  std::unique_ptr<kernel::Parallel> parallel_;
-  std::optional<attention::Plan> plan_;
-  size_t bytes_ = 0;
-  std::unique_ptr<std::byte, Release> workspace_;
-};
 
 AttentionCase square(const std::string& mask, int64_t length, int64_t features, int threads) {
   AttentionCase c;
@@ -138,6 +65,34 @@ AttentionCase decode(DType dtype, DType peer_dtype, int threads) {
   return c;
 }
 
+std::vector<AttentionCase> backward_cases() {
+  std::vector<AttentionCase> cases;
+  const auto add = [&](AttentionCase c, const char* op) {
+    c.op = op;
+    cases.push_back(c);
+  };
+  for (const int threads : {1, 2}) {
+    for (const int64_t length : {512, 1024, 2048}) add(square("none", length, 64, threads), "backward");
+    for (const int64_t length : {512, 1024}) add(square("causal", length, 64, threads), "backward");
+    add(square("none", 1024, 128, threads), "backward");
+    AttentionCase half = square("none", 1024, 64, threads);
+    half.dtype = half.peer_dtype = DType::bf16;
+    add(half, "forward_backward");
+    add(square("window", 4096, 64, threads), "forward_backward");
+    AttentionCase latent = square("causal", 2048, 192, threads);
+    latent.value_features = 128;
+    latent.heads = latent.kv_heads = 16;
+    add(latent, "forward_backward");
+    AttentionCase dropped = square("none", 1024, 64, threads);
+    dropped.dropout = 0.1;
+    add(dropped, "forward_backward");
+  }
+  AttentionCase one_head = square("none", 2048, 64, 2);
+  one_head.heads = one_head.kv_heads = 1;
+  add(one_head, "backward");
+  return cases;
+}
+
 }  // namespace
 
 std::vector<AttentionCase> attention_cases(bool quick) {
@@ -155,11 +110,11 @@ std::vector<AttentionCase> attention_cases(bool quick) {
     cases.push_back(decode(DType::f32, DType::f32, threads));
     cases.push_back(decode(DType::bf16, DType::f32, threads));
   }
+  for (const AttentionCase& c : backward_cases()) cases.push_back(c);
   return cases;
 }
 
 nlohmann::ordered_json run_attention_case(const AttentionCase& c, double seconds) {
-  const c10::InferenceMode inference;
   const int threads_before = at::get_num_threads();
   at::set_num_threads(c.threads);
   at::manual_seed(1);
@@ -171,15 +126,23 @@ nlohmann::ordered_json run_attention_case(const AttentionCase& c, double seconds
   const at::Tensor v = make(c.kv_heads, c.keys, c.value_features);
   const auto ours_type = scalar_type(c.dtype);
   const auto peer_type = scalar_type(c.peer_dtype);
-  const at::Tensor own_q = q.to(ours_type), own_k = k.to(ours_type), own_v = v.to(ours_type);
-  Ours ours(c, own_q, own_k, own_v);
-  Peer peer(c, q.to(peer_type), k.to(peer_type), v.to(peer_type));
+  const at::Tensor grad_out = make(c.heads, c.queries, c.value_features);
+  Ours ours(c, {q.to(ours_type), k.to(ours_type), v.to(ours_type), grad_out.to(ours_type)});
+  Torch peer(c, {q.to(peer_type), k.to(peer_type), v.to(peer_type), grad_out.to(peer_type)});
 
   const Machine machine = measure_machine(ours.parallel());
   ours.run();
   peer.run();
-  const double difference =
-      (ours.out().to(at::kFloat) - peer.out().to(at::kFloat)).abs().max().item<double>();
+  const bool backward = c.op == "backward" || c.op == "forward_backward";
+  double difference = 0;
+  {
+    const at::NoGradGuard no_grad;
+    difference = ((backward ? ours.grad_q() : ours.out()).to(at::kFloat) -
+                  (backward ? peer.grad_q() : peer.out()).to(at::kFloat))
+                     .abs()
+                     .max()
+                     .item<double>();
+  }
   const bool alone = c.threads == 1;
   const auto now = [&] { return alone ? thread_seconds() : wall_seconds(); };
   double best_ours = 1e30;
@@ -196,8 +159,11 @@ nlohmann::ordered_json run_attention_case(const AttentionCase& c, double seconds
   }
   at::set_num_threads(threads_before);
 
+  const double key_products = (c.op == "backward" ? 3.0 : backward ? 4.0 : 1.0);
+  const double value_products = (c.op == "backward" ? 2.0 : backward ? 3.0 : 1.0);
   const double operations = 2.0 * static_cast<double>(c.batch * c.heads) * visible_pairs(c) *
-                            static_cast<double>(c.key_features + c.value_features);
+                            (key_products * static_cast<double>(c.key_features) +
+                             value_products * static_cast<double>(c.value_features));
   const double kv_bytes = static_cast<double>(c.batch * c.kv_heads * c.keys *
                                               (c.key_features + c.value_features) * kernel::bytes(c.dtype));
   const attention::BoundMask mask(mask_of(c), c.queries, c.keys);
@@ -224,9 +190,10 @@ nlohmann::ordered_json run_attention_case(const AttentionCase& c, double seconds
   row["ratio"] = best_peer / best_ours;
   row["gflops"] = gflops;
   row["peak_share"] = gflops / machine.peak_gflops;
-  row["extra_bytes"] = ours.bytes();
+  row["extra_bytes"] = ours.extra_bytes();
   row["live_tiles"] = tiles.all == 0 ? 0.0 : static_cast<double>(tiles.live) / static_cast<double>(tiles.all);
   if (c.window > 0) row["window"] = c.window;
+  if (c.dropout > 0) row["dropout"] = c.dropout;
   row["difference"] = difference;
   row["isa"] = kernel::active_target();
   row["peak_gflops"] = machine.peak_gflops;

@@ -11,7 +11,7 @@ namespace regard::bench {
 
 // One row of the table: a problem, given to our kernels and to libtorch's scaled_dot_product_attention.
 struct AttentionCase {
-  std::string op = "forward";  // forward, decode
+  std::string op = "forward";  // forward, backward, forward_backward, decode
   std::string mask = "none";   // none, causal (square), window (causal too; libtorch gets it as a bool mask)
   kernel::DType dtype = kernel::DType::f32;
   kernel::DType peer_dtype = kernel::DType::f32;
@@ -24,6 +24,7 @@ struct AttentionCase {
   int64_t value_features = 64;
   int threads = 1;
   int64_t window = 0;  // keys that a row sees
+  double dropout = 0;
 };
 
 // quick: the rows that show each kernel once, under a minute on a quiet machine.
@@ -32,9 +33,9 @@ std::vector<AttentionCase> attention_cases(bool quick);
 // Runs ours and the peer alternately for about `seconds` (at least three times each) and takes the best of
 // each: processor time of the thread with one thread, wall time with more. Columns: op, form, mask, dtype, B,
 // Hq, Hkv, Lq, Lk, Dk, Dv, threads, ours_ms, peer, peer_ms, ratio (peer / ours), gflops (of pairs that are
-// visible), peak_share, extra_bytes (our scratch), live_tiles (share of the square's tiles that are
-// computed), window, peer_dtype, difference (largest, between the two outputs), isa, peak_gflops and
-// read_gbytes of the moment, kv_gbytes (keys and values over our time).
+// visible, 2.5 times as many backward), peak_share, extra_bytes (our scratch), live_tiles (share of the
+// square's tiles that are computed), window, dropout, peer_dtype, difference (largest, between the two
+// outputs), isa, peak_gflops and read_gbytes of the moment, kv_gbytes (keys and values over our time).
 nlohmann::ordered_json run_attention_case(const AttentionCase& c, double seconds);
 
 }  // namespace regard::bench

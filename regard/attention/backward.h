@@ -1,6 +1,10 @@
 #pragma once
 
+#include <cstddef>
+#include <span>
+
 #include "regard/attention/spec.h"
+#include "regard/kernel/backward.h"
 #include "regard/kernel/parallel.h"
 
 namespace regard::attention {
@@ -16,11 +20,41 @@ struct Gradients {
   View<float> sinks;   // only with Operands::sinks
 };
 
-// Gradients of sum(grad_out * out) + sum(grad_lse * lse). operands.out and operands.lse are what attention()
-// made of the same operands. grad_out: [B, Hq, Lq, Dv], f32 or the type of q, any strides. grad_lse: [B, Hq,
-// Lq, 1] or no data. Memory beyond the gradients is O(Lq + Lk); bits do not depend on the number of workers.
-// Throws std::invalid_argument on a malformed call.
-void backward(const Spec& spec, const Operands& operands, ConstAnyView grad_out, View<const float> grad_lse,
+// What arrives from behind: the gradients of the results.
+struct Arriving {
+  ConstAnyView out;       // [B, Hq, Lq, Dv], f32 or the type of q, any strides
+  View<const float> lse;  // [B, Hq, Lq, 1]; no data: 0
+};
+
+// Gradients of sum(arriving.out * out) + sum(arriving.lse * lse). operands.out and operands.lse are what
+// attention() made of the same operands. Memory beyond the gradients is O(Lq + Lk); bits do not depend on the
+// number of workers. Throws std::invalid_argument on a malformed call.
+void backward(const Spec& spec, const Operands& operands, const Arriving& arriving,
               const Gradients& gradients, kernel::Parallel& parallel = kernel::default_parallel());
+
+// As Plan, for backward(): made once for a form of the problem, run without a check or an allocation.
+class BackwardPlan {
+ public:
+  // Throws std::invalid_argument like backward(). Sizes, strides and types are read, and which optional
+  // operands and gradients exist.
+  BackwardPlan(const Spec& spec, const Operands& operands, const Arriving& arriving,
+               const Gradients& gradients);
+
+  size_t workspace_bytes(int workers) const;
+
+  // The operands and gradients must have the planned form. workspace is aligned to 64 bytes and holds
+  // workspace_bytes(parallel.workers()).
+  void run(const Operands& operands, const Arriving& arriving, const Gradients& gradients,
+           std::span<std::byte> workspace, kernel::Parallel& parallel) const;
+
+  const kernel::BackwardTiling& tiling() const { return tiling_; }
+
+ private:
+  Spec spec_;
+  Operands form_;  // the data is never read
+  Arriving arriving_form_;
+  Gradients gradients_form_;
+  kernel::BackwardTiling tiling_;
+};
 
 }  // namespace regard::attention

@@ -213,7 +213,7 @@ void check_gradient(const char* name, const V& gradient, const Extents& size, co
   check_output(name, gradient);
 }
 
-void check_gradient_type(const char* name, const AnyView& gradient, kernel::DType inputs) {
+void check_gradient_type(const char* name, const ConstAnyView& gradient, kernel::DType inputs) {
   if (is_given(gradient) && gradient.dtype != kernel::DType::f32 && gradient.dtype != inputs) {
     fail(name, " is of type ", kernel::name(gradient.dtype), "; allowed: f32 or the type of q, ",
          kernel::name(inputs));
@@ -222,20 +222,17 @@ void check_gradient_type(const char* name, const AnyView& gradient, kernel::DTyp
 
 }  // namespace
 
-void check_gradients(const Spec& spec, const Operands& operands, const ConstAnyView& grad_out,
-                     View<const float> grad_lse, const Gradients& gradients) {
-  check(spec, operands);
+void check_backward(const Spec& spec, const Operands& operands, const Arriving& arriving,
+                    const Gradients& gradients) {
+  check_form(spec, operands);
   check_lse(operands, operands.lse);
   const Extents& q = operands.q.size;
-  check_view("grad_out", grad_out);
-  check_size("grad_out", grad_out, {q[0], q[1], q[2], operands.v.size[3]}, "[B, Hq, Lq, Dv]");
-  if (grad_out.dtype != kernel::DType::f32 && grad_out.dtype != operands.q.dtype) {
-    fail("grad_out is of type ", kernel::name(grad_out.dtype), "; allowed: f32 or the type of q, ",
-         kernel::name(operands.q.dtype));
-  }
-  if (is_given(grad_lse)) {
-    check_view("grad_lse", grad_lse);
-    check_size("grad_lse", grad_lse, {q[0], q[1], q[2], 1}, "[B, Hq, Lq, 1]");
+  check_view("the gradient of out", arriving.out);
+  check_size("the gradient of out", arriving.out, {q[0], q[1], q[2], operands.v.size[3]}, "[B, Hq, Lq, Dv]");
+  check_gradient_type("the gradient of out", arriving.out, operands.q.dtype);
+  if (is_given(arriving.lse)) {
+    check_view("the gradient of lse", arriving.lse);
+    check_size("the gradient of lse", arriving.lse, {q[0], q[1], q[2], 1}, "[B, Hq, Lq, 1]");
   }
   check_gradient("the gradient of q", gradients.q, operands.q.size, "the sizes of q");
   check_gradient("the gradient of k", gradients.k, operands.k.size, "the sizes of k");

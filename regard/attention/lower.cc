@@ -18,6 +18,10 @@ BoundMask bind_mask(const Spec& spec, const Operands& operands) {
   return {spec.mask, operands.q.size[2], operands.k.size[2], operands.dense_mask, operands.key_lengths};
 }
 
+BoundMask bind_form(const Spec& spec, const Operands& form) {
+  return {spec.mask, form.q.size[2], form.k.size[2]};
+}
+
 kernel::Forward lower(const Spec& spec, const Operands& operands, const BoundMask& mask) {
   const kernel::Extents& q = operands.q.size;
   const int64_t keys = operands.k.size[2];

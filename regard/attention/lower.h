@@ -17,15 +17,18 @@ uint32_t dropout_threshold(double probability);
 // The mask of a call, with its data.
 BoundMask bind_mask(const Spec& spec, const Operands& operands);
 
+// The mask without its data: what a plan may know.
+BoundMask bind_form(const Spec& spec, const Operands& form);
+
 // The kernel's problem. It borrows the mask.
 kernel::Forward lower(const Spec& spec, const Operands& operands, const BoundMask& mask);
 
 // Throws std::invalid_argument unless lse is [B, Hq, Lq, 1] with data where there are rows.
 void check_lse(const Operands& operands, View<const float> lse);
 
-// What backward() needs.
-void check_gradients(const Spec& spec, const Operands& operands, const ConstAnyView& grad_out,
-                     View<const float> grad_lse, const Gradients& gradients);
+// What a BackwardPlan needs: the form of everything, without a look at data.
+void check_backward(const Spec& spec, const Operands& operands, const Arriving& arriving,
+                    const Gradients& gradients);
 
 // Product of the sizes; throws std::invalid_argument where it is 2^60 or more. `what` names the array.
 int64_t element_count(const char* what, const kernel::Extents& size);

@@ -10,11 +10,6 @@ namespace {
 
 using Kind = kernel::ForwardTiling::Kind;
 
-// The mask without its data: what a plan may know.
-BoundMask bind_form(const Spec& spec, const Operands& form) {
-  return {spec.mask, form.q.size[2], form.k.size[2]};
-}
-
 std::string explain(const kernel::ForwardTiling& tiling, const Operands& form) {
   std::ostringstream text;
   const int64_t rows = form.q.size[2];

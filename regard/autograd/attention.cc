@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "regard/attention/attention.h"
-#include "regard/attention/reference.h"
+#include "regard/attention/backward.h"
 #include "regard/autograd/parallel.h"
 #include "regard/autograd/views.h"
 
@@ -24,6 +24,11 @@ struct SpecHolder : torch::CustomClassHolder {
   attention::Spec spec;
 };
 
+// [B, H, L, D] whose heads join without a copy, as projections leave their results.
+at::Tensor empty_heads(at::IntArrayRef sizes, const at::TensorOptions& options) {
+  return at::empty({sizes[0], sizes[2], sizes[1], sizes[3]}, options).transpose(1, 2);
+}
+
 struct Output {
   at::Tensor out;
   at::Tensor lse;
@@ -32,8 +37,7 @@ struct Output {
 Output forward(const attention::Spec& spec, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                const AttentionExtras& extras, bool with_lse) {
   attention::Operands call = operands(q, k, v, extras);
-  // Joining the heads of [B, L, H, D] is a view.
-  Output result{at::empty({q.size(0), q.size(2), q.size(1), v.size(3)}, q.options()).transpose(1, 2), {}};
+  Output result{empty_heads({q.size(0), q.size(1), q.size(2), v.size(3)}, q.options()), {}};
   call.out = mutable_view(result.out, "out");
   if (with_lse) {
     result.lse = at::empty({q.size(0), q.size(1), q.size(2)}, q.options().dtype(at::kFloat));
@@ -43,25 +47,23 @@ Output forward(const attention::Spec& spec, const at::Tensor& q, const at::Tenso
   return result;
 }
 
-std::vector<double> to_doubles(const at::Tensor& tensor) {
-  const at::Tensor flat = tensor.to(at::kDouble).contiguous();
-  const double* data = flat.const_data_ptr<double>();
-  return {data, data + flat.numel()};
-}
-
-at::Tensor from_doubles(std::vector<double>& values, at::IntArrayRef shape) {
-  return at::from_blob(values.data(), shape, at::TensorOptions().dtype(at::kDouble)).clone();
+// grad_lse [B, Hq, Lq] as the kernels take it.
+attention::View<const float> grad_lse_view(const at::Tensor& grad) {
+  return grad.defined() ? const_lse_view(grad) : attention::View<const float>();
 }
 
 struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
   static variable_list forward(AutogradContext* context, const attention::Spec& spec, const at::Tensor& q,
                                const at::Tensor& k, const at::Tensor& v,
                                const std::optional<at::Tensor>& /*bias*/,
+                               const std::optional<at::Tensor>& /*slopes*/,
                                const std::optional<at::Tensor>& /*sinks*/, const AttentionExtras& extras) {
     Output result = autograd::forward(spec, q, k, v, extras, true);
-    context->save_for_backward(
-        {q, k, v, extras.bias, extras.sinks, extras.slopes, extras.dense_mask, extras.key_lengths});
+    context->save_for_backward({q, k, v, result.out, result.lse, extras.bias, extras.slopes, extras.sinks,
+                                extras.dense_mask, extras.key_lengths});
     context->saved_data["spec"] = c10::IValue::make_capsule(c10::make_intrusive<SpecHolder>(spec));
+    context->saved_data["seed"] = static_cast<int64_t>(extras.dropout_seed);
+    context->saved_data["offset"] = static_cast<int64_t>(extras.dropout_offset);
     return {result.out, result.lse};
   }
 
@@ -71,30 +73,42 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
           "attention: second derivatives are not available (create_graph = true); only first ones are");
     }
     const variable_list saved = context->get_saved_variables();
-    const at::Tensor &q = saved[0], &k = saved[1], &v = saved[2], &bias = saved[3], &sinks = saved[4];
+    const at::Tensor &q = saved[0], &k = saved[1], &v = saved[2];
+    AttentionExtras extras{saved[5], saved[6], saved[7], saved[8], saved[9]};
+    extras.dropout_seed = static_cast<uint64_t>(context->saved_data["seed"].toInt());
+    extras.dropout_offset = static_cast<uint64_t>(context->saved_data["offset"].toInt());
     const c10::intrusive_ptr<torch::CustomClassHolder> capsule = context->saved_data["spec"].toCapsule();
     const attention::Spec& spec = static_cast<const SpecHolder&>(*capsule).spec;
-    const AttentionExtras extras{bias, saved[5], sinks, saved[6], saved[7]};
-    const attention::Operands call = operands(q, k, v, extras);
-    const std::vector<int64_t> out_shape = {q.size(0), q.size(1), q.size(2), v.size(3)};
-    attention::ReferenceGradients gradients = attention::reference_backward(
-        spec, call,
-        grads[0].defined() ? to_doubles(grads[0])
-                           : std::vector<double>(static_cast<size_t>(c10::multiply_integers(out_shape))),
-        grads[1].defined() ? to_doubles(grads[1]) : std::vector<double>());
-    // Gradients of Function's arguments: spec, q, k, v, bias, sinks, extras.
-    variable_list result(7);
-    result[1] = from_doubles(gradients.q, q.sizes()).to(q.scalar_type());
-    result[2] = from_doubles(gradients.k, k.sizes()).to(k.scalar_type());
-    result[3] = from_doubles(gradients.v, v.sizes()).to(v.scalar_type());
-    if (bias.defined() && context->needs_input_grad(3)) {
-      const at::Tensor full = from_doubles(gradients.bias, {q.size(0), q.size(1), q.size(2), k.size(2)});
-      result[4] = at::sum_to(full, bias.sizes()).to(bias.scalar_type());
+    attention::Operands call = operands(q, k, v, extras);
+    call.out = mutable_view(saved[3], "out");
+    call.lse = lse_view(saved[4]);
+    const at::Tensor grad_out =
+        grads[0].defined() ? grads[0] : at::zeros({}, q.options()).expand(saved[3].sizes());
+
+    // In the order of forward()'s arguments; absent ones take part in neither numbering.
+    variable_list result(8);
+    attention::Gradients wanted;
+    size_t edge = 0;
+    const auto want = [&](const at::Tensor& input, size_t argument) {
+      if (!input.defined() || !context->needs_input_grad(edge++)) return at::Tensor();
+      return result[argument] = input.dim() == 4 && argument <= 3
+                                    ? empty_heads(input.sizes(), input.options())
+                                    : at::empty_like(input);
+    };
+    if (const at::Tensor grad = want(q, 1); grad.defined()) wanted.q = mutable_view(grad, "q");
+    if (const at::Tensor grad = want(k, 2); grad.defined()) wanted.k = mutable_view(grad, "k");
+    if (const at::Tensor grad = want(v, 3); grad.defined()) wanted.v = mutable_view(grad, "v");
+    if (const at::Tensor grad = want(extras.bias, 4); grad.defined()) {
+      wanted.bias = gradient_view(grad, {q.size(0), q.size(1), q.size(2), k.size(2)}, "bias");
     }
-    if (sinks.defined() && context->needs_input_grad(bias.defined() ? 4 : 3)) {
-      const at::Tensor full = from_doubles(gradients.sinks, {q.size(0), q.size(1)});
-      result[5] = at::sum_to(full, sinks.sizes()).to(sinks.scalar_type());
+    if (const at::Tensor grad = want(extras.slopes, 5); grad.defined()) {
+      wanted.slopes = per_head_gradient_view(grad, "slopes");
     }
+    if (const at::Tensor grad = want(extras.sinks, 6); grad.defined()) {
+      wanted.sinks = per_head_gradient_view(grad, "sinks");
+    }
+    attention::backward(spec, call, {const_view(grad_out, "grad_out"), grad_lse_view(grads[1])}, wanted,
+                        at_parallel());
     return result;
   }
 };
@@ -122,19 +136,18 @@ attention::Operands operands(const at::Tensor& q, const at::Tensor& k, const at:
   if (extras.sinks.defined()) call.sinks = per_head_view(extras.sinks, "sinks");
   if (extras.dense_mask.defined()) call.dense_mask = mask_view(extras.dense_mask, square, "dense_mask");
   if (extras.key_lengths.defined()) call.key_lengths = lengths_view(extras.key_lengths);
+  call.dropout_seed = extras.dropout_seed;
+  call.dropout_offset = extras.dropout_offset;
   return call;
 }
 
 at::Tensor attention(const attention::Spec& spec, const at::Tensor& q, const at::Tensor& k,
                      const at::Tensor& v, const AttentionExtras& extras, at::Tensor* lse) {
   if (at::GradMode::is_enabled()) {
-    if (wants_gradient(extras.slopes)) {
-      throw std::invalid_argument("attention: slopes require a gradient; none flows to ALiBi slopes");
-    }
     if (wants_gradient(q) || wants_gradient(k) || wants_gradient(v) || wants_gradient(extras.bias) ||
-        wants_gradient(extras.sinks)) {
-      const variable_list result =
-          AttentionFunction::apply(spec, q, k, v, given(extras.bias), given(extras.sinks), extras);
+        wants_gradient(extras.slopes) || wants_gradient(extras.sinks)) {
+      const variable_list result = AttentionFunction::apply(
+          spec, q, k, v, given(extras.bias), given(extras.slopes), given(extras.sinks), extras);
       if (lse != nullptr) *lse = result[1];
       return result[0];
     }

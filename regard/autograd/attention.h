@@ -13,7 +13,9 @@ struct AttentionExtras {
   at::Tensor sinks;   // float32 [Hq] or [B, Hq]
   at::Tensor
       dense_mask;  // bool or uint8, broadcasts to [B, Hq, Lq, Lk], true: may attend; with Mask::dense()
-  at::Tensor key_lengths;  // int64 [B]; with Mask::key_lengths()
+  at::Tensor key_lengths;     // int64 [B]; with Mask::key_lengths()
+  uint64_t dropout_seed = 0;  // with Spec::dropout
+  uint64_t dropout_offset = 0;
 };
 
 // The operands as views. They borrow: q, k, v and the extras must outlive them.
@@ -23,9 +25,9 @@ attention::Operands operands(const at::Tensor& q, const at::Tensor& k, const at:
 // Attention as an operator of libtorch, on its threads. q: [B, Hq, Lq, Dk], k: [B, Hkv, Lk, Dk], v: [B, Hkv,
 // Lk, Dv], float32, bfloat16 or float16, any strides. Returns [B, Hq, Lq, Dv] in the type of q, laid out as
 // [B, Lq, Hq, Dv] so that joining the heads copies nothing. lse, if asked for, becomes [B, Hq, Lq] float32.
-// Gradients flow to q, k, v, bias and sinks, also from lse. The backward is the plain reference for now:
-// float64 loops and O(Lq * Lk) memory. A second derivative throws, and so does a gradient to slopes. Without
-// a gradient wanted nothing is kept. Throws std::invalid_argument on a malformed call.
+// Gradients flow to q, k, v, bias, slopes and sinks, also from lse; the backward keeps q, k, v, the result
+// and lse, and recomputes weights block by block. A second derivative throws. Without a gradient wanted
+// nothing is kept. Throws std::invalid_argument on a malformed call.
 at::Tensor attention(const attention::Spec& spec, const at::Tensor& q, const at::Tensor& k,
                      const at::Tensor& v, const AttentionExtras& extras = {}, at::Tensor* lse = nullptr);
 

@@ -49,17 +49,35 @@ kernel::Extents extents(at::IntArrayRef values) {
   return {values[0], values[1], values[2], values[3]};
 }
 
-at::Tensor expanded(const at::Tensor& tensor, const kernel::Extents& size, const char* name) {
+// As four axes, 1 in front; each must be that of `size` or 1.
+at::Tensor four_axes(const at::Tensor& tensor, const kernel::Extents& size, const char* name) {
   if (tensor.defined() && tensor.device().is_cpu() && tensor.dim() <= 4) {
     bool fits = true;
     for (int64_t i = 1; i <= tensor.dim(); ++i) {
       fits = fits && (tensor.size(-i) == 1 || tensor.size(-i) == size[4 - i]);
     }
-    if (fits) return tensor.expand(at::IntArrayRef(size.data(), size.size()));
+    at::Tensor full = tensor;
+    while (full.dim() < 4) full = full.unsqueeze(0);
+    if (fits) return full;
   }
   std::ostringstream text;
   text << "a tensor that broadcasts to " << at::IntArrayRef(size.data(), size.size());
   refuse(name, tensor, text.str());
+}
+
+void require_per_head(const at::Tensor& tensor, const char* name) {
+  if (!tensor.defined() || !tensor.device().is_cpu() || tensor.scalar_type() != at::kFloat ||
+      (tensor.dim() != 1 && tensor.dim() != 2)) {
+    refuse(name, tensor, "float32 of [heads] or [batch, heads] on the CPU");
+  }
+}
+
+kernel::Extents per_head_extents(const at::Tensor& tensor) {
+  return {tensor.dim() == 1 ? 1 : tensor.size(0), tensor.size(-1), 1, 1};
+}
+
+kernel::Extents per_head_strides(const at::Tensor& tensor) {
+  return {tensor.dim() == 1 ? 0 : tensor.stride(0), tensor.stride(-1), 0, 0};
 }
 
 }  // namespace
@@ -69,12 +87,12 @@ kernel::ConstAnyView const_view(const at::Tensor& tensor, const char* name) {
   return {tensor.const_data_ptr(), dtype, extents(tensor.sizes()), extents(tensor.strides())};
 }
 
-kernel::AnyView mutable_view(at::Tensor& tensor, const char* name) {
+kernel::AnyView mutable_view(const at::Tensor& tensor, const char* name) {
   const kernel::DType dtype = dtype_of(tensor, name);
   return {tensor.mutable_data_ptr(), dtype, extents(tensor.sizes()), extents(tensor.strides())};
 }
 
-kernel::View<float> lse_view(at::Tensor& lse) {
+kernel::View<float> lse_view(const at::Tensor& lse) {
   require(lse, "lse", 3, at::kFloat, "float32 of [batch, heads, rows] on the CPU");
   return {lse.mutable_data_ptr<float>(),
           {lse.size(0), lse.size(1), lse.size(2), 1},
@@ -90,29 +108,33 @@ kernel::View<const float> const_lse_view(const at::Tensor& lse) {
 
 kernel::View<const float> broadcast_view(const at::Tensor& tensor, const kernel::Extents& size,
                                          const char* name) {
-  const at::Tensor full = expanded(tensor, size, name);
+  const at::Tensor full = four_axes(tensor, size, name);
   if (full.scalar_type() != at::kFloat) refuse(name, tensor, "float32");
-  return {full.const_data_ptr<float>(), size, extents(full.strides())};
+  return {full.const_data_ptr<float>(), extents(full.sizes()), extents(full.strides())};
+}
+
+kernel::View<float> gradient_view(const at::Tensor& tensor, const kernel::Extents& size, const char* name) {
+  const at::Tensor full = four_axes(tensor, size, name);
+  return {full.mutable_data_ptr<float>(), extents(full.sizes()), extents(full.strides())};
 }
 
 kernel::View<const uint8_t> mask_view(const at::Tensor& tensor, const kernel::Extents& size,
                                       const char* name) {
-  const at::Tensor full = expanded(tensor, size, name);
+  const at::Tensor full = four_axes(tensor, size, name);
   if (full.scalar_type() != at::kBool && full.scalar_type() != at::kByte) {
     refuse(name, tensor, "bool or uint8 (true: may attend)");
   }
-  return {static_cast<const uint8_t*>(full.const_data_ptr()), size, extents(full.strides())};
+  return {static_cast<const uint8_t*>(full.const_data_ptr()), extents(full.sizes()), extents(full.strides())};
 }
 
 kernel::View<const float> per_head_view(const at::Tensor& tensor, const char* name) {
-  if (!tensor.defined() || !tensor.device().is_cpu() || tensor.scalar_type() != at::kFloat ||
-      (tensor.dim() != 1 && tensor.dim() != 2)) {
-    refuse(name, tensor, "float32 of [heads] or [batch, heads] on the CPU");
-  }
-  const at::Tensor full = tensor.dim() == 1 ? tensor.unsqueeze(0) : tensor;
-  return {full.const_data_ptr<float>(),
-          {full.size(0), full.size(1), 1, 1},
-          {full.stride(0), full.stride(1), 0, 0}};
+  require_per_head(tensor, name);
+  return {tensor.const_data_ptr<float>(), per_head_extents(tensor), per_head_strides(tensor)};
+}
+
+kernel::View<float> per_head_gradient_view(const at::Tensor& tensor, const char* name) {
+  require_per_head(tensor, name);
+  return {tensor.mutable_data_ptr<float>(), per_head_extents(tensor), per_head_strides(tensor)};
 }
 
 kernel::View<const int64_t> lengths_view(const at::Tensor& lengths) {

@@ -8,6 +8,7 @@
 #include "bench/attention_bench.h"
 #include "bench/embed_bench.h"
 #include "regard/cli/interrupt.h"
+#include "regard/cli/output.h"
 #include "regard/cli/verbs.h"
 
 // bench: our kernels beside what people use now, alternately in one process. Only ratios of one run mean
@@ -17,6 +18,7 @@ namespace {
 
 struct Bench {
   std::string against = "torch";
+  std::string op;
   bool json = false;
   bool quick = false;
   double seconds = 0.0;
@@ -27,13 +29,13 @@ struct Bench {
 void warn_about_waiting_threads() {
   const char* policy = std::getenv("OMP_WAIT_POLICY");
   if (policy == nullptr || std::string(policy) != "passive")
-    std::cerr << "regard: with two threads, set OMP_WAIT_POLICY=passive: libtorch's waiting threads "
-                 "otherwise take the "
-                 "cores that the other side is timed on\n";
+    std::cerr
+        << "regard: OMP_WAIT_POLICY is set, but not to passive: with two threads libtorch's waiting threads "
+           "take the cores that the other side is timed on\n";
 }
 
 void print_header() {
-  std::cout << std::left << std::setw(9) << "op" << std::setw(8) << "mask" << std::setw(6) << "type"
+  std::cout << std::left << std::setw(17) << "op" << std::setw(8) << "mask" << std::setw(6) << "type"
             << std::right << std::setw(6) << "heads" << std::setw(7) << "Lq" << std::setw(7) << "Lk"
             << std::setw(5) << "D" << std::setw(4) << "thr" << std::setw(11) << "ours ms" << std::setw(11)
             << "torch ms" << std::setw(8) << "ratio" << std::setw(9) << "GFLOP/s" << std::setw(7) << "peak"
@@ -41,7 +43,7 @@ void print_header() {
 }
 
 void print_row(const nlohmann::ordered_json& row) {
-  std::cout << std::left << std::setw(9) << row["op"].get<std::string>() << std::setw(8)
+  std::cout << std::left << std::setw(17) << row["op"].get<std::string>() << std::setw(8)
             << row["mask"].get<std::string>() << std::setw(6) << row["dtype"].get<std::string>() << std::right
             << std::setw(6)
             << std::to_string(row["Hq"].get<int>()) + "/" + std::to_string(row["Hkv"].get<int>())
@@ -51,7 +53,7 @@ void print_row(const nlohmann::ordered_json& row) {
             << std::setw(11) << row["peer_ms"].get<double>() << std::setprecision(2) << std::setw(8)
             << row["ratio"].get<double>() << std::setprecision(1) << std::setw(9)
             << row["gflops"].get<double>() << std::setprecision(0) << std::setw(6)
-            << 100 * row["peak_share"].get<double>() << "%" << std::endl;
+            << 100 * row["peak_share"].get<double>() << "%\n";
 }
 
 void run_attention(const Bench& options) {
@@ -60,12 +62,14 @@ void run_attention(const Bench& options) {
   const double seconds = options.seconds > 0 ? options.seconds : options.quick ? 0.4 : 2.0;
   if (!options.json) print_header();
   for (const bench::AttentionCase& c : bench::attention_cases(options.quick)) {
+    if (!options.op.empty() && c.op != options.op) continue;
     stop_if_interrupted();
     const auto row = bench::run_attention_case(c, seconds);
     if (options.json)
-      std::cout << row.dump() << std::endl;
+      std::cout << row.dump() << '\n';
     else
       print_row(row);
+    flush_output();
   }
 }
 
@@ -80,17 +84,19 @@ void add_bench(CLI::App& app) {
   auto options = std::make_shared<Bench>();
   CLI::App* verb = app.add_subcommand("bench", "Speed beside what people use now, in one process");
   verb->require_subcommand(1);
-  verb->footer("Example: OMP_WAIT_POLICY=passive regard bench attention --quick");
+  verb->footer("Example: regard bench attention --quick");
 
   CLI::App* attention = verb->add_subcommand("attention", "Attention kernels beside libtorch's");
   attention->add_option("--against", options->against, "The peer")
       ->check(CLI::IsMember({"torch"}))
       ->capture_default_str();
+  attention->add_option("--op", options->op, "Only the rows of one operation")
+      ->check(CLI::IsMember({"forward", "backward", "forward_backward", "decode"}));
   attention->add_flag("--quick", options->quick, "Fewer rows, under a minute");
   attention->add_option("--seconds", options->seconds, "Time for each row (default: 2, with --quick 0.4)")
       ->check(CLI::PositiveNumber);
   attention->add_flag("--json", options->json, "One JSON object a line");
-  attention->footer("Example: OMP_WAIT_POLICY=passive regard bench attention --against torch --json");
+  attention->footer("Example: regard bench attention --against torch --json");
   attention->callback([options] { run_attention(*options); });
 
   CLI::App* embed =

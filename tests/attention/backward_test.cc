@@ -80,9 +80,9 @@ struct BothWays {
            kernel::Parallel& parallel = kernel::default_parallel())
       : call(problem.operands()), grads(call, type) {
     attention(problem.spec, call, parallel);
-    backward(problem.spec, call, grad_out.view(),
-             grad_lse == nullptr ? View<const float>() : grad_lse->as<const float>(), grads.views(),
-             parallel);
+    backward(problem.spec, call,
+             {grad_out.view(), grad_lse == nullptr ? View<const float>() : grad_lse->as<const float>()},
+             grads.views(), parallel);
     plain = reference_backward(problem.spec, call, to_doubles(grad_out.values()),
                                grad_lse == nullptr ? std::vector<double>() : to_doubles(grad_lse->values()));
     bound = float32_bound(testing::largest_finite(reference(problem.spec, call).logits));
@@ -202,7 +202,7 @@ TEST_P(Backward, HasTheSameBitsForAnyNumberOfThreads) {
     const Operands call = problem.operands();
     attention(problem.spec, call, pool);
     Owned grads(call, DType::f32);
-    backward(problem.spec, call, grad_out.view(), {}, grads.views(), pool);
+    backward(problem.spec, call, {grad_out.view(), {}}, grads.views(), pool);
     const std::vector<std::vector<float>> all = {grads.q.values(),      grads.k.values(),
                                                  grads.v.values(),      grads.bias.values(),
                                                  grads.slopes.values(), grads.sinks.values()};
@@ -258,7 +258,7 @@ TEST_P(Backward, ComputesOnlyWhatIsAskedFor) {
   const Operands call = problem.operands();
   attention(problem.spec, call);
   Owned all(call, DType::f32);
-  backward(problem.spec, call, grad_out.view(), {}, all.views());
+  backward(problem.spec, call, {grad_out.view(), {}}, all.views());
   for (int only = 0; only < 5; ++only) {
     Owned one(call, DType::f32);
     const Gradients views = one.views();
@@ -268,7 +268,7 @@ TEST_P(Backward, ComputesOnlyWhatIsAskedFor) {
     if (only == 2) asked.v = views.v;
     if (only == 3) asked.bias = views.bias;
     if (only == 4) asked.sinks = views.sinks;
-    backward(problem.spec, call, grad_out.view(), {}, asked);
+    backward(problem.spec, call, {grad_out.view(), {}}, asked);
     // The number of tasks may follow the bias: close, not equal.
     const Bound bound{1e-6, 1e-6};
     if (only == 0) {
@@ -310,16 +310,16 @@ TEST_P(Backward, RefusesWhatDoesNotFit) {
   Tensor grad_out(DType::f32, problem.out.size());
   Tensor other(DType::f32, {1, 2, 5, 4});
   Owned grads(call, DType::f32);
-  EXPECT_THROW(backward(problem.spec, call, other.view(), {}, grads.views()), std::invalid_argument);
+  EXPECT_THROW(backward(problem.spec, call, {other.view(), {}}, grads.views()), std::invalid_argument);
   Gradients views = grads.views();
   views.k = other.view();
-  EXPECT_THROW(backward(problem.spec, call, grad_out.view(), {}, views), std::invalid_argument);
+  EXPECT_THROW(backward(problem.spec, call, {grad_out.view(), {}}, views), std::invalid_argument);
   views = grads.views();
   views.bias = other.as<float>();  // there is no bias
-  EXPECT_THROW(backward(problem.spec, call, grad_out.view(), {}, views), std::invalid_argument);
+  EXPECT_THROW(backward(problem.spec, call, {grad_out.view(), {}}, views), std::invalid_argument);
   Operands without_lse = call;
   without_lse.lse = {};
-  EXPECT_THROW(backward(problem.spec, without_lse, grad_out.view(), {}, grads.views()),
+  EXPECT_THROW(backward(problem.spec, without_lse, {grad_out.view(), {}}, grads.views()),
                std::invalid_argument);
 }
 
@@ -343,7 +343,7 @@ TEST_P(BackwardGolden, GradientsAreTheStoredOnes) {
   attention(c.spec, c.operands);
   const std::vector<float> grad_out = c.file["dO"].to<float>();
   Owned grads(c.operands, DType::f32);
-  backward(c.spec, c.operands, View<const float>(grad_out.data(), out_size), {}, grads.views());
+  backward(c.spec, c.operands, {View<const float>(grad_out.data(), out_size), {}}, grads.views());
   Bound bound = float32_bound(testing::largest_finite(reference(c.spec, c.operands).logits));
   EXPECT_TRUE(is_close(grads.q.values(), c.expected("dQ"), bound, 1.0));
   EXPECT_TRUE(is_close(grads.k.values(), c.expected("dK"), bound, 1.0));
