@@ -6,6 +6,7 @@
 #include <new>
 #include <vector>
 
+#include "regard/kernel/backward.h"
 #include "regard/kernel/forward.h"
 
 namespace regard::kernel {
@@ -48,62 +49,154 @@ std::vector<T> numbers(int64_t count, uint32_t seed) {
   return values;
 }
 
-template <class T>
-bool right(ForwardTiling::Kind kind) {
-  const std::vector<T> q = numbers<T>(kHeads * kRows * kDk, 1);
-  const std::vector<T> k = numbers<T>(kKvHeads * kKeys * kDk, 2);
-  const std::vector<T> v = numbers<T>(kKvHeads * kKeys * kDv, 3);
-  std::vector<float> out(static_cast<size_t>(kHeads * kRows * kDv));
-  std::vector<float> lse(static_cast<size_t>(kHeads * kRows));
-  Forward p;
-  p.q = View<const T>(q.data(), {1, kHeads, kRows, kDk});
-  p.k = View<const T>(k.data(), {1, kKvHeads, kKeys, kDk});
-  p.v = View<const T>(v.data(), {1, kKvHeads, kKeys, kDv});
-  p.out = View<float>(out.data(), {1, kHeads, kRows, kDv});
-  p.lse = View<float>(lse.data(), {1, kHeads, kRows, 1});
-  p.scale = kScale;
-  p.mask = {nullptr, seen, seen_bits};
-  ForwardTiling tiling;
-  tiling.kind = kind;
-  tiling.split_keys = 64;
-  const size_t bytes = forward_workspace(p, tiling, 1);
-  const auto release = [](std::byte* at) { ::operator delete (at, std::align_val_t{64}); };
-  const std::unique_ptr<std::byte, decltype(release)> workspace(
-      static_cast<std::byte*>(::operator new (bytes, std::align_val_t{64})), release);
-  Serial serial;
-  forward(p, tiling, {workspace.get(), bytes}, serial);
+using Workspace = std::unique_ptr<std::byte, void (*)(std::byte*)>;
 
-  const auto queries = p.q.as<const T>();
-  const auto keys = p.k.as<const T>();
-  const auto values = p.v.as<const T>();
-  for (int64_t h = 0; h < kHeads; ++h)
-    for (int64_t i = 0; i < kRows; ++i) {
-      double sum = 0;
-      std::vector<double> want(kDv);
+Workspace workspace_of(size_t bytes) {
+  return Workspace(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{64})),
+                   [](std::byte* at) { ::operator delete (at, std::align_val_t{64}); });
+}
+
+bool near(double got, double want) {
+  return std::abs(got - want) < 1e-5;  // of numbers around 1; false for a NaN
+}
+
+// One small problem in one type, its gradients, and the same in double by the definition.
+template <class T>
+class Problem {
+ public:
+  Problem() {
+    p_.q = View<const T>(q_.data(), {1, kHeads, kRows, kDk});
+    p_.k = View<const T>(k_.data(), {1, kKvHeads, kKeys, kDk});
+    p_.v = View<const T>(v_.data(), {1, kKvHeads, kKeys, kDv});
+    p_.out = out_.view();
+    p_.lse = lse_.view();
+    p_.scale = kScale;
+    p_.mask = {nullptr, seen, seen_bits};
+  }
+
+  bool forward_is_right(ForwardTiling::Kind kind) {
+    ForwardTiling tiling;
+    tiling.kind = kind;
+    tiling.split_keys = 64;
+    const size_t bytes = forward_workspace(p_, tiling, 1);
+    const Workspace workspace = workspace_of(bytes);
+    Serial serial;
+    forward(p_, tiling, {workspace.get(), bytes}, serial);
+    for (int64_t h = 0; h < kHeads; ++h)
+      for (int64_t i = 0; i < kRows; ++i) {
+        const Row row(*this, h, i);
+        if (!near(lse_(h, i, 0), std::log(row.sum))) return false;
+        for (int64_t d = 0; d < kDv; ++d)
+          if (!near(out_(h, i, d), row.out[static_cast<size_t>(d)])) return false;
+      }
+    return true;
+  }
+
+  // After forward_is_right(): out and lse are inputs.
+  bool backward_is_right() {
+    Numbers grad_q(kHeads, kRows, kDk), grad_k(kKvHeads, kKeys, kDk), grad_v(kKvHeads, kKeys, kDv);
+    Backward b;
+    b.forward = p_;
+    b.grad_out = View<const float>(grad_out_.data(), {1, kHeads, kRows, kDv});
+    b.grad_q = grad_q.view();
+    b.grad_k = grad_k.view();
+    b.grad_v = grad_v.view();
+    const BackwardTiling tiling = choose_backward_tiling(b);
+    const size_t bytes = backward_workspace(b, tiling, 1);
+    const Workspace workspace = workspace_of(bytes);
+    Serial serial;
+    backward(b, tiling, {workspace.get(), bytes}, serial);
+    subtract_wanted(grad_q, grad_k, grad_v);
+    return grad_q.are_zero() && grad_k.are_zero() && grad_v.are_zero();
+  }
+
+ private:
+  struct Numbers {
+    int64_t heads, rows, columns;
+    std::vector<float> values;
+
+    Numbers(int64_t heads, int64_t rows, int64_t columns)
+        : heads(heads), rows(rows), columns(columns), values(static_cast<size_t>(heads * rows * columns)) {}
+    View<float> view() { return {values.data(), {1, heads, rows, columns}}; }
+    float& operator()(int64_t h, int64_t i, int64_t d) {
+      return values[static_cast<size_t>((h * rows + i) * columns + d)];
+    }
+    bool are_zero() const {
+      return std::all_of(values.begin(), values.end(), [](float x) { return near(x, 0); });
+    }
+  };
+
+  // Weights (not yet divided by their sum) and output of one query row.
+  struct Row {
+    std::vector<double> weights;
+    std::vector<double> out = std::vector<double>(kDv);
+    double sum = 0;
+
+    Row(const Problem& p, int64_t h, int64_t i) {
       for (int64_t j = 0; j <= i + kKeys - kRows; ++j) {
         double dot = 0;
-        for (int64_t d = 0; d < kDk; ++d)
-          dot += static_cast<double>(to_float(queries(0, h, i, d))) * to_float(keys(0, h / 2, j, d));
-        const double weight = std::exp(dot * kScale);
-        sum += weight;
-        for (int64_t d = 0; d < kDv; ++d)
-          want[static_cast<size_t>(d)] += weight * to_float(values(0, h / 2, j, d));
+        for (int64_t d = 0; d < kDk; ++d) dot += p.q(h, i, d) * p.k(h, j, d);
+        weights.push_back(std::exp(dot * kScale));
+        sum += weights.back();
+        for (int64_t d = 0; d < kDv; ++d) out[static_cast<size_t>(d)] += weights.back() * p.v(h, j, d);
       }
-      if (!(std::abs(p.lse(0, h, i, 0) - std::log(sum)) < 1e-5)) return false;
-      for (int64_t d = 0; d < kDv; ++d)
-        if (!(std::abs(p.out.as<float>()(0, h, i, d) - want[static_cast<size_t>(d)] / sum) < 1e-5))
-          return false;
+      for (double& x : out) x /= sum;
     }
-  return true;
+  };
+
+  void subtract_wanted(Numbers& grad_q, Numbers& grad_k, Numbers& grad_v) const {
+    std::vector<double> wanted_k(grad_k.values.size()), wanted_v(grad_v.values.size());
+    for (int64_t h = 0; h < kHeads; ++h)
+      for (int64_t i = 0; i < kRows; ++i) {
+        const Row row(*this, h, i);
+        const float* grad = grad_out_.data() + (h * kRows + i) * kDv;
+        std::vector<double> wanted_q(kDk);
+        for (size_t j = 0; j < row.weights.size(); ++j) {
+          const auto key = static_cast<int64_t>(j);
+          const double weight = row.weights[j] / row.sum;
+          double slope = 0;  // of the logit
+          for (int64_t d = 0; d < kDv; ++d) {
+            slope += weight * grad[d] * (v(h, key, d) - row.out[static_cast<size_t>(d)]);
+            wanted_v[static_cast<size_t>((h / 2 * kKeys + key) * kDv + d)] += weight * grad[d];
+          }
+          for (int64_t d = 0; d < kDk; ++d) {
+            wanted_q[static_cast<size_t>(d)] += kScale * slope * k(h, key, d);
+            wanted_k[static_cast<size_t>((h / 2 * kKeys + key) * kDk + d)] += kScale * slope * q(h, i, d);
+          }
+        }
+        for (int64_t d = 0; d < kDk; ++d)
+          grad_q(h, i, d) -= static_cast<float>(wanted_q[static_cast<size_t>(d)]);
+      }
+    for (size_t at = 0; at < wanted_k.size(); ++at) grad_k.values[at] -= static_cast<float>(wanted_k[at]);
+    for (size_t at = 0; at < wanted_v.size(); ++at) grad_v.values[at] -= static_cast<float>(wanted_v[at]);
+  }
+
+  double q(int64_t h, int64_t i, int64_t d) const { return number(q_, (h * kRows + i) * kDk + d); }
+  double k(int64_t h, int64_t j, int64_t d) const { return number(k_, (h / 2 * kKeys + j) * kDk + d); }
+  double v(int64_t h, int64_t j, int64_t d) const { return number(v_, (h / 2 * kKeys + j) * kDv + d); }
+  static double number(const std::vector<T>& values, int64_t at) {
+    return to_float(values[static_cast<size_t>(at)]);
+  }
+
+  const std::vector<T> q_ = numbers<T>(kHeads * kRows * kDk, 1);
+  const std::vector<T> k_ = numbers<T>(kKvHeads * kKeys * kDk, 2);
+  const std::vector<T> v_ = numbers<T>(kKvHeads * kKeys * kDv, 3);
+  const std::vector<float> grad_out_ = numbers<float>(kHeads * kRows * kDv, 4);
+  Numbers out_{kHeads, kRows, kDv}, lse_{kHeads, kRows, 1};
+  Forward p_;
+};
+
+template <class T>
+bool all_right() {
+  Problem<T> problem;
+  return problem.forward_is_right(ForwardTiling::Kind::decode) &&
+         problem.forward_is_right(ForwardTiling::Kind::prefill) && problem.backward_is_right();
 }
 
 }  // namespace
 
 bool self_check() {
-  using Kind = ForwardTiling::Kind;
-  for (const Kind kind : {Kind::prefill, Kind::decode})
-    if (!right<float>(kind) || !right<bf16>(kind) || !right<f16>(kind)) return false;
-  return true;
+  return all_right<float>() && all_right<bf16>() && all_right<f16>();
 }
 
 }  // namespace regard::kernel

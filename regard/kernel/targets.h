@@ -12,8 +12,8 @@ std::vector<std::string> compiled_targets();
 std::vector<std::string> runnable_targets();
 
 // The one in use: the best runnable one, or what REGARD_ISA names (an unknown or unrunnable name throws
-// std::invalid_argument that lists the runnable ones). A target that our tests have not run (AVX-512, NEON)
-// is the default only after its answers to a small problem were found right.
+// std::invalid_argument that lists the runnable ones). A target that not every run of the tests covers
+// (AVX-512) is the default only after its answers to a small problem were found right.
 std::string active_target();
 
 // Selects a target for this process (tests, benchmarks); empty: back to the default. Throws like
