@@ -7,6 +7,7 @@
 
 #include "regard/cli/interrupt.h"
 #include "regard/cli/numbers.h"
+#include "regard/cli/output.h"
 #include "regard/cli/progress.h"
 #include "regard/cli/text_input.h"
 #include "regard/cli/unreadable.h"
@@ -69,7 +70,7 @@ void run(const Embed& options) {
       for (size_t i = 0; i < texts.size(); ++i) {
         std::cout << "{\"embedding\":" << json_array(values.subspan(i * width, width)) << "}\n";
       }
-      std::cout.flush();
+      flush_output();
     }
     done += static_cast<int64_t>(texts.size());
     texts.clear();

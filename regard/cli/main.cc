@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "regard/cli/output.h"
 #include "regard/cli/verbs.h"
 #include "regard/io/suggest.h"
 #include "regard/kernel/parallel.h"
@@ -68,7 +69,7 @@ std::string explain_unknown(CLI::App& app, const std::string& word) {
                             ? "unknown verb '" + word + "'"
                             : "one argument too many: '" + word + "' (quote a text of several words)";
   const std::string near = regard::io::suggest(word, known);
-  if (!near.empty()) message += "; did you mean '" + near + "'?";
+  message += near.empty() ? "." : "; did you mean '" + near + "'?";
   return message + " See '" + name + " --help'.";
 }
 
@@ -153,6 +154,8 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   try {
     return finish(run(argc, argv));
+  } catch (const regard::cli::OutputFailed&) {
+    return finish(0);
   } catch (const std::invalid_argument& e) {
     return finish(report(kUsedWrongly, e.what()));
   } catch (const c10::Error& e) {

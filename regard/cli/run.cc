@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "regard/cli/interrupt.h"
+#include "regard/cli/output.h"
 #include "regard/cli/progress.h"
 #include "regard/cli/text_input.h"
 #include "regard/cli/verbs.h"
@@ -61,7 +62,9 @@ void run(const Run& options) {
   std::string text;
   const auto emit = [&](const std::string& piece) {
     text += piece;
-    if (!options.json) std::cout << piece << std::flush;
+    if (options.json) return;
+    std::cout << piece;
+    flush_output();
   };
   auto progress = std::make_unique<Progress>("reading", "tokens");
   generate.on_prompt = [&](int64_t done, int64_t all) {
@@ -71,7 +74,7 @@ void run(const Run& options) {
   generate.on_token = [&](int64_t id) {
     progress.reset();
     emit(decoder.push(id));
-    return !interrupted() && std::cout.good();
+    return !interrupted();
   };
   const model::Generation made = model::generate(*loaded.model, prompt.ids, generate);
   emit(decoder.finish());

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "regard/cli/interrupt.h"
+#include "regard/cli/output.h"
 #include "regard/cli/progress.h"
 #include "regard/cli/text_input.h"
 #include "regard/cli/verbs.h"
@@ -121,7 +122,8 @@ void run(const Score& options) {
                                   {"tokens", scored.encoding.size()},
                                   {"perplexity", std::exp(scored.mean())}}
                        .dump()
-                << std::endl;
+                << '\n';
+      flush_output();
     });
     return;
   }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "regard/cli/output.h"
 #include "regard/cli/text_input.h"
 #include "regard/cli/verbs.h"
 #include "regard/model/tokenizer.h"
@@ -86,6 +87,7 @@ void run(const Tokens& options) {
   if (options.jsonl) {
     options.input.lines([&](const std::string& line, size_t number) {
       std::cout << to_json(tokenizer->encode(json_line_string(line, number), encode)).dump() << '\n';
+      flush_output();
     });
     return;
   }

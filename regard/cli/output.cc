@@ -1,0 +1,11 @@
+#include "regard/cli/output.h"
+
+#include <iostream>
+
+namespace regard::cli {
+
+void flush_output() {
+  if (!std::cout.flush()) throw OutputFailed();
+}
+
+}  // namespace regard::cli
