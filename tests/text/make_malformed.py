@@ -213,4 +213,5 @@ def main(folder):
         file.write("\n".join(expected) + "\n")
 
 
-main(sys.argv[1])
+if __name__ == "__main__":
+    main(sys.argv[1])
