@@ -283,6 +283,14 @@ class Texts(PageTest):
         self.assertEqual(self.text('.strip-box.current .word')[11], 'wide')
         self.assertEqual(self.text('.strip-box.current .word.subject'), ['wide'])
 
+    def test_two_texts_may_be_asked_for_a_word_each(self):
+        self.open('two_words')
+        self.assertEqual(self.text('.word.subject'), ['it', 'wide'])
+        # Another word is looked for in the other text as it reads.
+        BROWSER.run("document.querySelectorAll('.strip')[0].querySelectorAll('.word')[2].click()")
+        self.settle()
+        self.assertEqual(self.text('.word.subject'), ['animal', 'animal'])
+
 
 class Looks(PageTest):
     def luminance(self):

@@ -60,11 +60,15 @@ function subjectOf(text) {
   return -1;
 }
 
-// The locked word in the other text: at the same place, else the first word that reads the same.
+// The locked word in the other text: the one that was asked for there if this one was here, else the word at the same
+// place, else the first word that reads the same.
 function counterpart(text) {
   const mine = unitsOf(currentText()), other = unitsOf(text);
   const unit = mine.list[mine.unitOf[state.locked]];
   if (!unit) return -1;
+  const asked = currentText().focus, wanted = text.focus;
+  if (!asked.reason && !wanted.reason && asked.token >= 0 && mine.unitOf[asked.token] === mine.unitOf[state.locked])
+    return other.unitOf[wanted.token] ?? -1;
   const same = other.unitOf[state.locked];
   if (same >= 0 && other.list[same].text === unit.text) return same;
   return other.list.findIndex((candidate) => candidate.text === unit.text);

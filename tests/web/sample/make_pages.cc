@@ -63,6 +63,13 @@ int main(int argc, char** argv) {
   const auto other = sample_report(words);
   write(folder, "two", page(short_report, other), numbers(other));
 
+  // Each with a word that its reader asked for.
+  auto here = short_report;
+  words.focus = 13;
+  auto there = sample_report(words);
+  here.focus.chosen_by_user = there.focus.chosen_by_user = true;
+  write(folder, "two_words", page(here, there), numbers(here));
+
   const auto chinese =
       sample_report({.words = {"我", "吃", "了", "一个", "苹果"}, .focus = 5, .carried_heads = 3});
   write(folder, "chinese", page(chinese), numbers(chinese));
