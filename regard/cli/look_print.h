@@ -40,6 +40,8 @@ void print_comparison(std::ostream& out, const Terminal& terminal, const lens::R
                       const lens::Report& b);
 
 // Pieces that several parts use.
+void print_wrapped(std::ostream& out, const Terminal& terminal, const std::string& text, int64_t indent,
+                   Ink ink);
 std::string count_text(int64_t number);              // 8,000
 std::string weight_text(float weight);               // 0.64; 0.997 where two digits would say 1
 std::string head_name(int64_t layer, int64_t head);  // L5H11

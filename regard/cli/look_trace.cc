@@ -132,11 +132,9 @@ void print_trace(std::ostream& out, const Terminal& terminal, const lens::Report
   }
   step(out, terminal, 3, "The values are summed by weight: out = sum of weight times v.");
   Line by_hand(terminal);
-  by_hand.add("  ").cell("by hand, these loops in float64", 34).add(first_components(trace.out));
+  by_hand.add("  ").cell("by hand, these loops in float64", 35).add(first_components(trace.out));
   Line by_kernel(terminal);
-  by_kernel.add("  ")
-      .cell("softmax(Q K^T) V, the kernel's row", 34)
-      .add(" " + first_components(trace.kernel_out));
+  by_kernel.add("  ").cell("softmax(Q K^T) V, the kernel's row", 35).add(first_components(trace.kernel_out));
   Line equal(terminal);
   equal.add("  largest difference " + scientific(trace.largest_difference) + " in out, " +
                 scientific(trace.largest_weight_difference) +
