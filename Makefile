@@ -3,7 +3,7 @@
 PRESET ?= release
 export PRESET JOBS
 
-.PHONY: help setup look test sanitize neon bench lint format asan-all clean
+.PHONY: help setup look test sanitize neon avx512 bench lint format asan-all clean
 .DEFAULT_GOAL := help
 
 help:
@@ -11,6 +11,7 @@ help:
 	@echo "make test      the same set-up, then every test"
 	@echo "make sanitize  the rooms without libtorch under sanitizers, and the fuzzers"
 	@echo "make neon      kernel and attention on 64-bit Arm: cross-compiled, their tests under qemu"
+	@echo "make avx512    their AVX-512 tests in an emulated machine, for processors without it (long)"
 	@echo "make setup     only the set-up: packages, libtorch, the model minilm"
 	@echo "make bench     speed beside libtorch in the same process (BENCH_ARGS adds options)"
 	@echo "make lint      formatting, clang-tidy, and which room includes which"
@@ -33,6 +34,9 @@ sanitize:
 
 neon:
 	@scripts/neon.sh
+
+avx512:
+	@scripts/avx512.sh
 
 bench:
 	@scripts/bench.sh $(BENCH_ARGS)

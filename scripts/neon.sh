@@ -5,7 +5,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 REPORT=${1:-}
 NEON_FILTER=${NEON_FILTER:-*}
-SHARD_SECONDS=${SHARD_SECONDS:-300}
+SHARD_SECONDS=${SHARD_SECONDS:-600}
 RESULTS=${REPORT:-$PWD/build/results-neon}
 ROOT=$PWD/build/aarch64-root
 PROGRAMS=(kernel attention)

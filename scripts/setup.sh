@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what `make look` (setup.sh look), `make test` (setup.sh test) or `make neon` (setup.sh neon) needs and nothing
-# twice. usage: scripts/setup.sh [look|test|neon]
+# Installs what `make look` needs (setup.sh look) or another of the commands test, neon, avx512, and nothing twice.
+# usage: scripts/setup.sh [look|test|neon|avx512]
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 source scripts/fetch.sh
 LEVEL=${1:-look}
@@ -10,6 +10,8 @@ PROGRAM_PACKAGES=(g++ cmake ninja-build ccache pkg-config libhwy-dev nlohmann-js
   libutf8proc-dev libpng-dev zlib1g-dev libcurl4-openssl-dev libssl-dev libzip-dev curl unzip)
 TEST_PACKAGES=(libgtest-dev libgmock-dev python3)
 NEON_PACKAGES=(g++-aarch64-linux-gnu qemu-user cmake ninja-build ccache python3)
+AVX512_PACKAGES=(g++ cmake ninja-build ccache libhwy-dev nlohmann-json3-dev libgtest-dev libgmock-dev python3
+  bochs bochs-term bochsbios vgabios isolinux syslinux-common genisoimage busybox-static cpio bsdutils)
 CLANG_VERSIONS=(14 19 18 17 16 15)  # 14 formats as .clang-format was written for
 
 system_is_supported() {
@@ -42,6 +44,7 @@ missing_packages() {
   local package wanted=("${PROGRAM_PACKAGES[@]}")
   [ "$LEVEL" = test ] && wanted+=("${TEST_PACKAGES[@]}" $(versioned_packages))
   [ "$LEVEL" = neon ] && wanted=("${NEON_PACKAGES[@]}")
+  [ "$LEVEL" = avx512 ] && wanted=("${AVX512_PACKAGES[@]}")
   for package in "${wanted[@]}"; do
     installed "$package" || echo "$package"
   done
@@ -119,7 +122,7 @@ torch_is_there() {
 }
 
 wanted_uses() {
-  [ "$LEVEL" = neon ] && return 0
+  case $LEVEL in neon | avx512) return 0 ;; esac
   torch_is_there || echo torch
   local model models=(minilm)
   [ "$LEVEL" = test ] && models=(minilm smollm2 e5)
@@ -166,7 +169,7 @@ announce() {
   local uses total=0 project size sha file free_mb need_mb existing=$REGARD_CACHE packages
   uses=$(wanted_uses | xargs)
   [ -n "${REGARD_SKIP_APT:-}" ] || packages=$(missing_packages | xargs)
-  [ -n "${packages:-}" ] && say "Debian packages to install (up to 100 MB for the program, 350 MB for all tests, 120 MB for Arm): $packages"
+  [ -n "${packages:-}" ] && say "Debian packages to install (up to 100 MB for the program, 350 MB for all tests, 120 MB for neon): $packages"
   [ -z "$uses" ] && return 0
   say "files for $REGARD_CACHE:"
   while IFS=$'\t' read -r project size sha file; do
@@ -203,8 +206,8 @@ fetch_all() {
 }
 
 case $LEVEL in
-  look | test | neon) ;;
-  *) die "setup.sh knows look, test and neon, not '$LEVEL'" ;;
+  look | test | neon | avx512) ;;
+  *) die "setup.sh knows look, test, neon and avx512, not '$LEVEL'" ;;
 esac
 check_system
 announce
