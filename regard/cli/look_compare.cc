@@ -13,20 +13,24 @@ using lens::Report;
 constexpr size_t kWords = 6;
 constexpr size_t kHeads = 6;
 
-// One column of the page, as lines that fit into the terminal it is given.
-std::vector<std::string> column(const Terminal& terminal, const Report& report) {
-  std::vector<std::string> lines;
+using Section = std::vector<std::string>;
+
+// One column of the page, section by section, in lines that fit into the terminal it is given.
+std::vector<Section> column(const Terminal& terminal, const Report& report) {
+  std::vector<Section> sections(1);
   const lens::Focus& focus = report.focus;
   std::string text;
   for (size_t u = 0; u < report.units.size() && text.size() < 400; ++u) {
     if (!report.units[u].special) text += (text.empty() ? "" : " ") + report.units[u].text;
   }
-  for (std::string& line : wrap(terminal, text, terminal.width)) lines.push_back(std::move(line));
+  sections.back() = wrap(terminal, text, terminal.width);
   const auto title = [&](const std::string& what) {
     Line line(terminal);
     line.add(what, Ink::bold);
-    lines.emplace_back();
-    lines.push_back(line.text());
+    sections.push_back({line.text()});
+  };
+  const auto add = [&](std::vector<std::string> lines) {
+    for (std::string& line : lines) sections.back().push_back(std::move(line));
   };
 
   title("'" + unit_text(report, focus.unit) + "', mean of " + std::to_string(report.grid.size()) + " heads");
@@ -46,7 +50,7 @@ std::vector<std::string> column(const Terminal& terminal, const Report& report) 
         .cell(weight_text(weight), 6);
     line.add(terminal.bar(largest > 0 ? weight / largest : 0, std::max<int64_t>(line.left() - 1, 1)),
              Ink::blue);
-    lines.push_back(line.text());
+    add({line.text()});
   }
 
   title(focus.on_unit >= 0 ? "heads most on '" + unit_text(report, focus.on_unit) + "'"
@@ -59,19 +63,16 @@ std::vector<std::string> column(const Terminal& terminal, const Report& report) 
     line.cell(lens::name(head.label), 11, text::Align::left, label_ink(head.label));
     line.cell(weight_text(head.top_weight), 6, text::Align::left, Ink::bold)
         .add(unit_text(report, head.top_unit));
-    lines.push_back(line.text());
+    add({line.text()});
   }
 
   title("mean of all heads");
-  for (std::string& line : mixture_lines(terminal, report, focus.mean_mixture, terminal.width))
-    lines.push_back(std::move(line));
+  add(mixture_lines(terminal, report, focus.mean_mixture, terminal.width));
   for (const lens::FocusHead* head : telling_heads(report)) {
     title("head " + head_name(head->layer, head->head) + " (" + std::string(lens::name(head->label)) + ")");
-    for (std::string& line : mixture_lines(terminal, report, head->mixture, terminal.width)) {
-      lines.push_back(std::move(line));
-    }
+    add(mixture_lines(terminal, report, head->mixture, terminal.width));
   }
-  return lines;
+  return sections;
 }
 
 const lens::HeadReport* same_head(const Report& report, const lens::HeadReport& like) {
@@ -94,10 +95,11 @@ void print_changes(std::ostream& out, const Terminal& terminal, const Report& a,
                  std::string(lens::name(head.label)) + " -> " + std::string(lens::name(other->label));
     }
   }
-  const std::string text = count == 0 ? "Every head has the same label on both texts."
-                                      : std::to_string(count) + " of " + std::to_string(a.grid.size()) +
-                                            " heads have another label on the second text: " + changes +
-                                            (count > 8 ? ", ..." : "") + ".";
+  const std::string text = count == 0
+                               ? "Every head has the same label on both texts."
+                               : std::to_string(count) + " of " + std::to_string(a.grid.size()) +
+                                     " heads have another label on the second text: " + changes +
+                                     (count > 8 ? ", and " + std::to_string(count - 8) + " more" : "") + ".";
   out << '\n';
   for (const std::string& line : wrap(terminal, text, terminal.width))
     out << terminal.ink(line, Ink::dim) << '\n';
@@ -111,24 +113,23 @@ void print_comparison(std::ostream& out, const Terminal& terminal, const Report&
   out << title.text() << "\n\n";
   Terminal half = terminal;
   half.width = (terminal.width - 3) / 2;
-  std::vector<std::string> left = column(half, a);
-  std::vector<std::string> right = column(half, b);
-  // The sentences may take different numbers of lines; what follows starts on the same one.
-  const auto first_gap = [](const std::vector<std::string>& lines) {
-    return std::find(lines.begin(), lines.end(), std::string()) - lines.begin();
-  };
-  const auto align = [&](std::vector<std::string>& lines, int64_t gap, int64_t want) {
-    lines.insert(lines.begin() + gap, static_cast<size_t>(want - gap), std::string());
-  };
-  const int64_t want = std::max(first_gap(left), first_gap(right));
-  align(left, first_gap(left), want);
-  align(right, first_gap(right), want);
+  std::vector<Section> left = column(half, a);
+  std::vector<Section> right = column(half, b);
+  const size_t sections = std::max(left.size(), right.size());
+  left.resize(sections);
+  right.resize(sections);
   const std::string bar = terminal.unicode ? " │ " : " | ";
-  for (size_t i = 0; i < std::max(left.size(), right.size()); ++i) {
-    const std::string from = i < left.size() ? left[i] : std::string();
-    const int64_t pad = half.width - visible_width(from);
-    out << from << std::string(static_cast<size_t>(std::max<int64_t>(pad, 0)), ' ') << bar
-        << (i < right.size() ? right[i] : std::string()) << '\n';
+  for (size_t s = 0; s < sections; ++s) {
+    // Both sides may take different numbers of lines; what follows starts on the same one, after an empty
+    // one.
+    const size_t lines = std::max(left[s].size(), right[s].size()) + (s + 1 < sections ? 1 : 0);
+    left[s].resize(lines);
+    right[s].resize(lines);
+    for (size_t i = 0; i < lines; ++i) {
+      const int64_t pad = half.width - visible_width(left[s][i]);
+      out << left[s][i] << std::string(static_cast<size_t>(std::max<int64_t>(pad, 0)), ' ') << bar
+          << right[s][i] << '\n';
+    }
   }
   print_changes(out, terminal, a, b);
 }
