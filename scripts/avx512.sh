@@ -8,8 +8,8 @@ REPORT=${1:-}
 RESULTS=${REPORT:-$PWD/build/results-avx512}
 WORK=$PWD/build/avx512
 PROGRAMS=(kernel attention)
-# Left out: tests that wait for threads (one slow core does not forgive their spinning) and those of a thousand random calls.
-AVX512_FILTER=${AVX512_FILTER:-Targets.*:*AVX3*-*Thread*:*PrefillRowTest*:*Random*}
+# Left out: tests that wait for threads (one slow core does not forgive their spinning), those of a thousand random calls, and the largest.
+AVX512_FILTER=${AVX512_FILTER:-Targets.*:*AVX3*-*Thread*:*PrefillRowTest*:*Random*:*ManyBlocks*}
 LIMIT_SECONDS=${LIMIT_SECONDS:-3600}
 
 build_tests() {
