@@ -48,6 +48,26 @@ TEST(Compare, OnePageHoldsBothTexts) {
   EXPECT_THAT(texts[1]["command"].get<std::string>(), HasSubstr("too wide"));
 }
 
+TEST(Compare, WhatBelongsTogetherStandsOnOneLine) {
+  REGARD_NEEDS_MODEL("minilm");
+  const Outcome outcome =
+      run({"look", kTired, "--token", "it", "--compare", "A cat slept.", "--compare-token", "cat"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  size_t titles = 0;
+  for (const std::string& line : lines_of(outcome.out)) {
+    const size_t bar = line.find(" │ ");
+    if (bar == std::string::npos) continue;
+    const std::string left = line.substr(0, bar);
+    const std::string right = line.substr(bar);
+    for (const char* title : {"mean of 72 heads", "heads most on another word", "mean of all heads"}) {
+      const bool on_left = left.find(title) != std::string::npos;
+      EXPECT_EQ(on_left, right.find(title) != std::string::npos) << line;
+      titles += on_left ? 1 : 0;
+    }
+  }
+  EXPECT_EQ(titles, 3u) << outcome.out;
+}
+
 TEST(Compare, ThePageShowsTheWeightsOfTheData) {
   REGARD_NEEDS_MODEL("minilm");
   io::TemporaryFolder folder;
