@@ -111,6 +111,24 @@ HWY_INLINE void grade(D d, const float* HWY_RESTRICT delta, const float* HWY_RES
   }
 }
 
+// The same where some weights were dropped, and those kept were multiplied by keep_scale: of those the
+// weights take part in dV.
+HWY_INLINE void grade_dropped(D d, const float* HWY_RESTRICT delta, const uint64_t* kept, float keep_scale,
+                              float* HWY_RESTRICT weights, float* HWY_RESTRICT grads) {
+  const Vec scale = hn::Set(d, keep_scale);
+  for (int64_t r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+    for (int64_t n = 0; n < kCols; n += kLanes) {
+      float* weight_at = weights + r * kBlock + n;
+      float* grad_at = grads + r * kBlock + n;
+      const Vec weight = hn::Load(d, weight_at);
+      const Vec kept_weight = hn::IfThenElseZero(visible(d, kept[r] >> n), hn::Mul(weight, scale));
+      hn::Store(kept_weight, d, weight_at);
+      hn::Store(hn::NegMulAdd(weight, hn::Set(d, delta[r]), hn::Mul(kept_weight, hn::Load(d, grad_at))), d,
+                grad_at);
+    }
+}
+
 HWY_INLINE void clear_tile(D d, float* tile) {
 #pragma GCC unroll 12
   for (int64_t r = 0; r < kRows; ++r)
@@ -189,9 +207,9 @@ HWY_INLINE void make_tiles(const Backward& problem, const LogitRule& rule, const
   const int64_t dk = p.q.size[3];
   const int64_t dv = p.v.size[3];
   const int64_t panels = (block.keys + kCols - 1) / kCols;
-  const bool simple = rule.plain && !p.dropout && !problem.grad_bias && q.slope_sum == nullptr;
+  const bool simple = rule.plain && !problem.grad_bias && q.slope_sum == nullptr;
   LiveTile live[kRowTiles][kPanels];
-  uint64_t kept_words[kBlock][2];
+  uint64_t kept_of_rows[kBlock][2];
   for (int64_t r = 0; r < block.rows; r += kRows) {
     if (!block.full) {
       live_panels(p, q.batch, q.head, block.row + r, HWY_MIN(kRows, block.rows - r), block.key,
@@ -203,8 +221,7 @@ HWY_INLINE void make_tiles(const Backward& problem, const LogitRule& rule, const
   }
   if (p.dropout)
     for (int64_t r = 0; r < block.rows; ++r)
-      for (int64_t half = 0; half * 64 < block.keys; ++half)
-        kept_words[r][half] = kept_bits(p.dropout, q.batch, q.head, block.row + r, block.key + half * 64, 64);
+      kept_words(p.dropout, q.batch, q.head, block.row + r, block.key, kept_of_rows[r]);
   for (int64_t panel = 0; panel < panels; ++panel) {
     const int64_t key = block.key + panel * kCols;
     const float* keys = chunk.keys + (key - chunk.begin) * dk;
@@ -228,7 +245,15 @@ HWY_INLINE void make_tiles(const Backward& problem, const LogitRule& rule, const
       if (simple && at.full && at.end - at.begin == kCols) {
         weigh(d, q.lse + row, q.lse_rest + row, weights);
         multiply_all(d, q.grad_out + row * kCols, q.panel_rows, values, dv, grads);
-        grade(d, q.delta + row, weights, grads);
+        if (!p.dropout) {
+          grade(d, q.delta + row, weights, grads);
+          continue;
+        }
+        uint64_t kept_row[kRows];
+        for (int64_t i = 0; i < kRows; ++i)  // of rows that do not exist weights are 0
+          kept_row[i] =
+              kept_of_rows[HWY_MIN(r + i, block.rows - 1)][panel * kCols / 64] >> (panel * kCols % 64);
+        grade_dropped(d, q.delta + row, kept_row, p.dropout.scale(), weights, grads);
         continue;
       }
       multiply_all(d, q.grad_out + row * kCols, q.panel_rows, values, dv, grads);
@@ -236,7 +261,7 @@ HWY_INLINE void make_tiles(const Backward& problem, const LogitRule& rule, const
       const int64_t rows = HWY_MIN(kRows, block.rows - r);
       if (p.dropout)
         for (int64_t i = 0; i < rows; ++i)
-          kept_row[i] = kept_words[r + i][panel * kCols / 64] >> (panel * kCols % 64);
+          kept_row[i] = kept_of_rows[r + i][panel * kCols / 64] >> (panel * kCols % 64);
       finish_tile(problem, rule, q, row, rows, key, at, kept_row, weights, grads);
     }
   }

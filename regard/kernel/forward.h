@@ -6,6 +6,7 @@
 #include <string>
 
 #include "regard/kernel/dropout.h"
+#include "regard/kernel/observation.h"
 #include "regard/kernel/parallel.h"
 #include "regard/kernel/tile_mask.h"
 #include "regard/kernel/view.h"
@@ -16,10 +17,11 @@ namespace regard::kernel {
 
 // One problem. Query head h reads key/value head h / (Hq / Hkv). Any strides; zero strides repeat inputs.
 struct Forward {
-  ConstAnyView q;   // [B, Hq, Lq, Dk]
-  ConstAnyView k;   // [B, Hkv, Lk, Dk], the type of q
-  ConstAnyView v;   // [B, Hkv, Lk, Dv], the type of q
-  AnyView out;      // [B, Hq, Lq, Dv], f32 or the type of q; a row that sees no key becomes 0
+  ConstAnyView q;  // [B, Hq, Lq, Dk]
+  ConstAnyView k;  // [B, Hkv, Lk, Dk], the type of q
+  ConstAnyView v;  // [B, Hkv, Lk, Dv], the type of q
+  AnyView out;  // [B, Hq, Lq, Dv], f32 or the type of q; a row that sees no key becomes 0; data == nullptr:
+                // not wanted, and v is not read
   View<float> lse;  // [B, Hq, Lq, 1] natural log of the sum of exp(logit), the sink included; -inf for an
                     // empty row. data == nullptr: not wanted
   float scale = 1.0F;
@@ -31,6 +33,7 @@ struct Forward {
   View<const float> sinks;   // [B, Hq, 1, 1] one more logit in the denominator, without a value
   Dropout dropout;           // of the weights, after the softmax; lse does not know it
   TileMask mask;
+  Observation observe;  // prefill only; out and lse do not depend on it
 };
 
 // How a problem is cut: a function of the problem alone, never of the number of threads, so that bits do not

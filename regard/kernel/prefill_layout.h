@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "regard/kernel/forward.h"
+#include "regard/kernel/top_keys.h"
 
 // How the prefill kernel lays out its scratch: sizes that hold for every target (panels of at most 32
 // columns, tiles of at most 12 rows), so that a plan does not depend on the machine.
@@ -31,7 +32,12 @@ struct PrefillLayout {
   int64_t keys;                                  // Lk rounded up
   int64_t key_floats, value_floats, flag_words;  // panels of one head
   int64_t query_floats, score_floats, out_floats, row_floats, staging_floats,
-      live_bytes;  // scratch of a worker
+      live_bytes;         // scratch of a worker
+  int64_t candidates;     // a row, for the best keys
+  int64_t segment_rows;   // rows of a head whose column sums are taken together, by one task
+  int64_t segments;       // of a head; 0: rows may be shared out freely
+  int64_t column_floats;  // partial column sums of all segments
+  int64_t observe_bytes;  // of a worker
 
   PrefillLayout(const Forward& p, const ForwardTiling& tiling, int workers) {
     const int64_t heads = p.k.size[0] * p.k.size[1];
@@ -51,15 +57,31 @@ struct PrefillLayout {
     row_floats = strip_rows * kMaxLanes;
     staging_floats = kMaxCols * round_up(dk, 16);
     live_bytes = round_up(strip_rows / 6 * block_keys / 16 * 4, 64);
+    candidates = p.observe.wants_top() ? candidate_capacity(p.observe.top_keys.size[3]) : 0;
+    // What several rows add to is one task's: the sums then have an order.
+    segments = 0;
+    segment_rows = p.q.size[2];
+    if (p.observe.column_sums || p.observe.block_mean) {
+      const int64_t unit = std::max<int64_t>(p.observe.block_rows, 1);
+      const int64_t query_heads = std::max<int64_t>(p.q.size[0] * p.q.size[1], 1);
+      const int64_t wanted = std::clamp<int64_t>(32 / query_heads, 1, 8);
+      segment_rows = round_up(round_up((p.q.size[2] + wanted - 1) / wanted, 48), unit);
+      segments = (p.q.size[2] + segment_rows - 1) / segment_rows;
+    }
+    column_floats = p.observe.column_sums ? p.q.size[0] * p.q.size[1] * segments * keys : 0;
+    observe_bytes =
+        p.observe.any() ? row_floats * (4 * 4 + 8) + round_up(strip_rows * candidates, 4) * 16 : 0;
   }
 
   size_t head_bytes() const { return static_cast<size_t>((key_floats + value_floats) * 4 + flag_words * 8); }
   size_t worker_bytes() const {
-    return static_cast<size_t>(
-        (query_floats + score_floats + out_floats + 3 * row_floats + staging_floats) * 4 + live_bytes);
+    return static_cast<size_t>((query_floats + score_floats + out_floats + 3 * row_floats + staging_floats) *
+                                   4 +
+                               live_bytes + observe_bytes);
   }
   size_t bytes(int workers) const {
-    return static_cast<size_t>(heads_packed) * head_bytes() + static_cast<size_t>(workers) * worker_bytes();
+    return static_cast<size_t>(column_floats) * 4 + static_cast<size_t>(heads_packed) * head_bytes() +
+           static_cast<size_t>(workers) * worker_bytes();
   }
 };
 

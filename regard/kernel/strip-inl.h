@@ -10,6 +10,7 @@
 
 #include "regard/kernel/dropout-inl.h"
 #include "regard/kernel/logits-inl.h"
+#include "regard/kernel/observe-inl.h"
 #include "regard/kernel/pack-inl.h"
 #include "regard/kernel/prefill_layout.h"
 #include "regard/kernel/rows.h"
@@ -44,6 +45,7 @@ struct StripScratch {
   float* staging;
   LiveTile* live;                                           // [tiles][panels of a block]
   int64_t q_stride, score_stride, out_stride, live_stride;  // from one tile to the next
+  std::byte* end;                                           // behind all that
 
   StripScratch(const PrefillLayout& layout, int64_t dk, int64_t dv, std::byte* at) {
     Carver carve(at);
@@ -59,6 +61,7 @@ struct StripScratch {
     score_stride = kRows * layout.block_keys;
     out_stride = kRows * round_up(dv, kCols);
     live_stride = layout.block_keys / kCols;
+    end = reinterpret_cast<std::byte*>(live) + layout.live_bytes;
   }
 };
 
@@ -125,7 +128,8 @@ HWY_INLINE void score_panels(const LogitRule& rule, const Rows& rows, const Forw
 }
 
 // Folds the block's maxima into the rows' and rescales what earlier blocks left.
-HWY_INLINE void raise_maxima(int64_t tiles, int64_t out_features, const StripScratch& s) {
+HWY_INLINE void raise_maxima(int64_t tiles, int64_t out_features, const StripScratch& s,
+                             const ObserveScratch* observed) {
   const D d;
   for (int64_t i = 0; i < tiles * kRows; ++i) {
     const float before = s.row_max[i];
@@ -135,6 +139,14 @@ HWY_INLINE void raise_maxima(int64_t tiles, int64_t out_features, const StripScr
     s.row_max[i] = after;
     if (before == -HUGE_VALF) continue;  // nothing was summed yet
     const Vec factor = exp2(d, hn::Set(d, before - after));
+    if (observed != nullptr) {
+      float* entropy = observed->entropy + i * kLanes;
+      float* distance = observed->distance + i * kLanes;
+      const Vec shifted =
+          hn::MulAdd(hn::Set(d, before - after), hn::Load(d, s.sums + i * kLanes), hn::Load(d, entropy));
+      hn::Store(hn::Mul(shifted, factor), d, entropy);
+      hn::Store(hn::Mul(hn::Load(d, distance), factor), d, distance);
+    }
     hn::Store(hn::Mul(hn::Load(d, s.sums + i * kLanes), factor), d, s.sums + i * kLanes);
     float* out = s.out + i / kRows * s.out_stride + i % kRows * kCols;
     for (int64_t f = 0; f < out_features; f += kCols)
@@ -145,8 +157,13 @@ HWY_INLINE void raise_maxima(int64_t tiles, int64_t out_features, const StripScr
   }
 }
 
-// Logits become weights 2^(logit - maximum); the sums of their rows grow.
-HWY_INLINE void exponentials(int64_t tile_index, PanelRange range, const StripScratch& s) {
+// Logits become weights 2^(logit - maximum); the sums of their rows grow. With kObserve also the sums of
+// weight * (logit - maximum) and, where wanted, of weight * distance; position: row + offset - key of the
+// tile's first row and the block's first key.
+template <bool kObserve>
+HWY_INLINE void exponentials(int64_t tile_index, PanelRange range, const StripScratch& s,
+                             const ObserveScratch* observed = nullptr, bool distances = false,
+                             int64_t position = 0) {
   const D d;
   const LiveTile* live = s.live + tile_index * s.live_stride;
   const float* row_max = s.row_max + tile_index * kRows;
@@ -166,7 +183,23 @@ HWY_INLINE void exponentials(int64_t tile_index, PanelRange range, const StripSc
 #pragma GCC unroll 16
       for (int64_t i = 0; i < kStep * kVecs; ++i)
         x[i] = hn::Sub(hn::Load(d, at + i * kLanes), hn::Set(d, maxima[row + i / kVecs]));
+      [[maybe_unused]] Vec below[kStep * kVecs];
+      if constexpr (kObserve)
+        // Where the weight is 0 anyway, -infinity must not meet it.
+        for (int64_t i = 0; i < kStep * kVecs; ++i) below[i] = hn::Max(hn::Set(d, -150.0F), x[i]);
       exp2(d, x);
+      if constexpr (kObserve) {
+        for (int64_t i = 0; i < kStep * kVecs; ++i) {
+          const int64_t r = row + i / kVecs;
+          float* entropy = observed->entropy + (tile_index * kRows + r) * kLanes;
+          hn::Store(hn::MulAdd(x[i], below[i], hn::Load(d, entropy)), d, entropy);
+          if (!distances) continue;
+          float* distance = observed->distance + (tile_index * kRows + r) * kLanes;
+          const auto first = static_cast<float>(position + r - panel * kCols - i % kVecs * kLanes);
+          const Vec away = hn::Abs(hn::Sub(hn::Set(d, first), hn::Iota(d, 0.0F)));
+          hn::Store(hn::MulAdd(x[i], away, hn::Load(d, distance)), d, distance);
+        }
+      }
 #pragma GCC unroll 2
       for (int64_t r = 0; r < kStep; ++r) {
         Vec part = x[r * kVecs];
@@ -185,24 +218,24 @@ HWY_INLINE void exponentials(int64_t tile_index, PanelRange range, const StripSc
 inline HWY_NOINLINE void drop_weights(const Rows& rows, const Forward& p, int64_t tile_index, int64_t block,
                                       PanelRange range, const StripScratch& s) {
   const D d;
-  constexpr int64_t kPanels = 64 / kCols;
+  constexpr int64_t kPanels = kKeyChunk / kCols;
   const int64_t row = rows.begin + tile_index * kRows;
   const int64_t count = HWY_MIN(kRows, rows.begin + rows.count - row);
   const LiveTile* live = s.live + tile_index * s.live_stride;
-  // Blocks begin at multiples of 64 keys.
-  for (int64_t first = range.begin / kPanels * kPanels; first < range.end; first += kPanels)
-    for (int64_t r = 0; r < count; ++r) {
-      const uint64_t word = kept_bits(p.dropout, rows.batch, rows.head, row + r, block + first * kCols, 64);
-      for (int64_t panel = HWY_MAX(first, range.begin); panel < HWY_MIN(first + kPanels, range.end);
-           ++panel) {
-        if (live[panel].begin == live[panel].end) continue;
-        float* weights = s.scores + tile_index * s.score_stride + panel * kTile + r * kCols;
-        for (int64_t n = 0; n < kCols; n += kLanes)
-          hn::Store(
-              hn::IfThenElseZero(visible(d, word >> ((panel - first) * kCols + n)), hn::Load(d, weights + n)),
-              d, weights + n);
-      }
+  const int64_t first = range.begin / kPanels * kPanels;  // of the chunk that the range lies in
+  for (int64_t r = 0; r < count; ++r) {
+    uint64_t words[kKeyChunk / 64];
+    kept_words(p.dropout, rows.batch, rows.head, row + r, block + first * kCols, words);
+    for (int64_t panel = range.begin; panel < range.end; ++panel) {
+      if (live[panel].begin == live[panel].end) continue;
+      const int64_t column = (panel - first) * kCols;
+      float* weights = s.scores + tile_index * s.score_stride + panel * kTile + r * kCols;
+      for (int64_t n = 0; n < kCols; n += kLanes)
+        hn::Store(
+            hn::IfThenElseZero(visible(d, words[column / 64] >> (column % 64 + n)), hn::Load(d, weights + n)),
+            d, weights + n);
     }
+  }
 }
 
 // out += weights times values, over one chunk of panels.
@@ -261,18 +294,41 @@ HWY_INLINE bool any_nonfinite(const Panels& panels, int64_t begin, int64_t end) 
   return any != 0;
 }
 
+HWY_INLINE StripScores scores_of(const StripScratch& s) {
+  return {s.scores, s.score_stride, s.live, s.live_stride};
+}
+
+// Shows the strip's weights, each relative to its row's final maximum, to observe_weights(). One block of
+// keys still lies there; of several all are made again.
+inline HWY_NOINLINE void observe_strip(const Forward& p, const LogitRule& rule, const PrefillLayout& layout,
+                                       const Rows& rows, const Panels& panels, const StripScratch& s,
+                                       const ObserveScratch& observed) {
+  const int64_t keys = p.k.size[2];
+  const bool at_hand = keys <= layout.block_keys && !p.dropout;  // dropout has changed them
+  for (int64_t block = 0; block < keys; block += layout.block_keys) {
+    const PanelRange range = find_live(rows, p, block, HWY_MIN(block + layout.block_keys, keys), s);
+    if (range.begin >= range.end) continue;
+    if (!at_hand) {
+      score_panels(rule, rows, p, panels, block, range, s);
+      for (int64_t t = 0; t * kRows < rows.count; ++t) exponentials<false>(t, range, s);
+    }
+    observe_weights(p.observe, scores_of(s), rows, block, range, keys, observed);
+  }
+}
+
 // Computes rows [rows.begin, rows.begin + rows.count) of out and lse. A row's arithmetic depends on nothing
 // but its own q, the keys and values, and where blocks of keys begin: bits do not change with the strip
 // around it.
 template <class T>
 void run_strip(const Forward& p, const LogitRule& rule, const PrefillLayout& layout, const Rows& rows,
-               const Panels& panels, const StripScratch& s) {
+               const Panels& panels, const StripScratch& s, const ObserveScratch* observed) {
   const D d;
   const int64_t tiles = (rows.count + kRows - 1) / kRows;
   const int64_t features = p.q.size[3];
-  const int64_t out_features = p.v.size[3];
+  const int64_t out_features = p.out ? p.v.size[3] : 0;
   const int64_t key_count = p.k.size[2];
   const View<const T> q = p.q.as<const T>();
+  if (observed != nullptr) begin_observing(*observed, tiles * kRows);
 
   for (int64_t i = 0; i < tiles * s.q_stride; ++i) s.q[i] = 0.0F;
   for (int64_t r = 0; r < rows.count; ++r)
@@ -288,14 +344,21 @@ void run_strip(const Forward& p, const LogitRule& rule, const PrefillLayout& lay
     if (range.begin >= range.end) continue;
     for (int64_t i = 0; i < tiles * kRows * kLanes; ++i) s.maxima[i] = -HUGE_VALF;
     score_panels(rule, rows, p, panels, block, range, s);
-    raise_maxima(tiles, out_features, s);
+    if (p.observe.wants_top())
+      collect_top(p.observe, scores_of(s), rows.count, block, range, s.maxima, *observed);
+    raise_maxima(tiles, out_features, s, observed);
     constexpr int64_t kChunkPanels = kKeyChunk / kCols;
     for (int64_t begin = range.begin; begin < range.end;) {
       const PanelRange chunk{begin, HWY_MIN((begin / kChunkPanels + 1) * kChunkPanels, range.end)};
       const bool restore =
           any_nonfinite(panels, block + chunk.begin * kCols, HWY_MIN(block + chunk.end * kCols, key_count));
       for (int64_t t = 0; t < tiles; ++t) {
-        exponentials(t, chunk, s);
+        if (observed == nullptr)
+          exponentials<false>(t, chunk, s);
+        else
+          exponentials<true>(t, chunk, s, observed, static_cast<bool>(p.observe.distance),
+                             rows.begin + t * kRows + p.observe.distance_offset - block);
+        if (out_features == 0) continue;
         if (p.dropout) drop_weights(rows, p, t, block, chunk, s);
         weigh_values(panels, t, block, chunk, out_features, s);
         if (HWY_UNLIKELY(restore)) restore_nonfinite(rows, p, panels, t, block, chunk, s);
@@ -307,13 +370,15 @@ void run_strip(const Forward& p, const LogitRule& rule, const PrefillLayout& lay
   for (int64_t r = 0; r < rows.count; ++r) {
     const int64_t row = rows.begin + r;
     const float sum = sum_of_lanes(d, hn::Load(d, s.sums + r * kLanes));
-    const float factor =
-        close_row(p, rows.batch, rows.head, row, s.row_max[r], sum) * (p.dropout ? p.dropout.scale() : 1.0F);
+    float factor = close_row(p, rows.batch, rows.head, row, s.row_max[r], sum);
+    if (observed != nullptr) close_observed_row(p, rows, r, s.row_max[r], sum, factor, *observed);
+    if (p.dropout) factor *= p.dropout.scale();
     float* out = s.out + r / kRows * s.out_stride + r % kRows * kCols;
     for (int64_t f = 0; f < out_features; f += kCols)
       store_out<kCols>(p.out, rows.batch, rows.head, row, f, HWY_MIN(kCols, out_features - f), factor,
                        out + f * kRows);
   }
+  if (p.observe.wants_weights()) observe_strip(p, rule, layout, rows, panels, s, *observed);
 }
 
 }  // namespace regard::kernel::HWY_NAMESPACE

@@ -185,13 +185,13 @@ TEST(Check, TilesOfWeightsOutsideTheSquareAreRefused) {
 
 TEST(Check, ObservationsThatMeanNothingAreRefused) {
   Call call;
-  const View<const float> lse = call.operands.lse;
-  EXPECT_THROW(observe({.top_k = -1}, call.spec, call.operands, lse), std::invalid_argument);
-  EXPECT_THROW(observe({.top_k = 6}, call.spec, call.operands, lse), std::invalid_argument);
-  EXPECT_THROW(observe({.block_rows = 4}, call.spec, call.operands, lse), std::invalid_argument);
-  EXPECT_THROW(observe({.block_rows = -1, .block_keys = -1}, call.spec, call.operands, lse),
+  EXPECT_THROW(observe({.top_k = -1}, call.spec, call.operands), std::invalid_argument);
+  EXPECT_THROW(observe({.top_k = 6}, call.spec, call.operands), std::invalid_argument);
+  EXPECT_THROW(observe({.block_rows = 4}, call.spec, call.operands), std::invalid_argument);
+  EXPECT_THROW(observe({.block_rows = -1, .block_keys = -1}, call.spec, call.operands),
                std::invalid_argument);
-  EXPECT_THROW(observe({.entropy = true}, call.spec, call.operands, {}), std::invalid_argument);
+  EXPECT_THROW(observe({.rows = {2, 2}}, call.spec, call.operands), std::invalid_argument);
+  EXPECT_THROW(observe({.rows = {4}}, call.spec, call.operands), std::invalid_argument);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -15,14 +16,14 @@ namespace {
 
 using testing::is_close;
 using testing::Problem;
+using testing::Sizes;
 
-constexpr Observe kAll{
+const Observe kAll{
     .entropy = true, .row_max = true, .column_sums = true, .top_k = 4, .block_rows = 24, .block_keys = 40};
 
 Observation observe_all(Problem& problem, kernel::Parallel& parallel = kernel::default_parallel()) {
   const Operands operands = problem.operands();
-  attention(problem.spec, operands, parallel);
-  return observe(kAll, problem.spec, operands, operands.lse, parallel);
+  return observe(kAll, problem.spec, operands, parallel);
 }
 
 // Several row pieces and key tiles, GQA, a mask with holes, sinks.
@@ -128,8 +129,7 @@ TEST(Observe, EntropyOfAOneHotRowIsZeroNotNaN) {
   problem.q.fill(60);
   for (int64_t j = 0; j < 30; ++j) problem.k.set(0, 0, j, 0, j == 11 ? 120.0F : -120.0F);
   const Operands operands = problem.operands();
-  attention(problem.spec, operands);
-  const Observation seen = observe({.entropy = true, .top_k = 2}, problem.spec, operands, operands.lse);
+  const Observation seen = observe({.entropy = true, .top_k = 2}, problem.spec, operands);
   EXPECT_EQ(seen.entropy[0], 0.0F);
   EXPECT_FALSE(std::signbit(seen.entropy[0]));
   EXPECT_EQ(seen.top_keys[0], 11);
@@ -168,15 +168,81 @@ TEST(Observe, BitsDoNotDependOnTheNumberOfThreads) {
 TEST(Observe, NeedsNoValuesAndComputesOnlyWhatIsAsked) {
   Problem problem({.Lq = 5, .Lk = 6, .Dk = 3, .Dv = 2}, 5);
   Operands operands = problem.operands();
-  attention(problem.spec, operands);
   operands.v = {};
   operands.out = {};
-  const Observation seen = observe({.entropy = true}, problem.spec, operands, operands.lse);
+  const Observation seen = observe({.entropy = true}, problem.spec, operands);
   EXPECT_EQ(seen.entropy.size(), 5U);
   EXPECT_TRUE(seen.column_sums.empty());
   EXPECT_TRUE(seen.top_keys.empty());
   EXPECT_TRUE(seen.block_mean.empty());
   EXPECT_TRUE(seen.row_max.empty());
+}
+
+TEST(Observe, ChangesNoBitOfTheResult) {
+  // Prefill in one block of keys and in two, with dropout, and few rows (the decode kernel).
+  for (const Sizes& sizes : {Sizes{.Hq = 2, .Hkv = 1, .Lq = 70, .Lk = 300, .Dk = 8, .Dv = 20},
+                             Sizes{.Lq = 20, .Lk = 4500, .Dk = 4, .Dv = 4},
+                             Sizes{.B = 2, .Hq = 4, .Hkv = 2, .Lq = 1, .Lk = 700, .Dk = 16, .Dv = 16}}) {
+    for (const double dropout : {0.0, 0.3}) {
+      Problem problem(sizes, 7);
+      problem.spec.dropout = dropout;
+      attention(problem.spec, problem.operands());
+      const std::vector<float> out = problem.out.values();
+      const std::vector<float> lse = problem.lse.values();
+      problem.out.fill(-1);
+      problem.lse.fill(-1);
+      observe_all(problem);
+      EXPECT_EQ(problem.out.values(), out) << sizes.to_string();
+      EXPECT_EQ(problem.lse.values(), lse) << sizes.to_string();
+    }
+  }
+}
+
+// More keys than a strip keeps at once: maxima rise from block to block and weights are made again.
+TEST(Observe, OfManyKeysEqualsStatisticsOfTheMaterialisedWeights) {
+  for (const double dropout : {0.0, 0.5}) {
+    Problem problem({.Hq = 2, .Lq = 14, .Lk = 9000, .Dk = 4, .Dv = 1}, 8, kernel::DType::f32,
+                    testing::Layout::contiguous, 2);
+    problem.spec.dropout = dropout;
+    problem.spec.mask = Mask::causal(Align::bottom_right);
+    const Observe what{
+        .entropy = true, .distance = true, .column_sums = true, .top_k = 9, .rows = {0, 7, 13}};
+    const Observation seen = observe(what, problem.spec, problem.operands());
+    const Reference plain = reference(problem.spec, problem.operands());
+    const testing::Bound bound = testing::float32_bound(testing::largest_finite(plain.logits));
+    EXPECT_TRUE(is_close(seen.entropy, plain.entropy, bound, 1.0));
+    EXPECT_TRUE(is_close(seen.column_sums, plain.column_sums, bound));
+    std::vector<double> distance(2 * 14);
+    std::vector<double> head_distance(2);
+    std::vector<double> rows;
+    for (int64_t row = 0; row < 2 * 14; ++row) {
+      for (int64_t j = 0; j < 9000; ++j) {
+        distance[row] += plain.weights[row * 9000 + j] * std::abs(static_cast<double>(row % 14 + 8986 - j));
+      }
+      head_distance[row / 14] += distance[row] / 14;
+    }
+    for (const int64_t row : {0, 7, 13, 14, 21, 27}) {
+      rows.insert(rows.end(), plain.weights.begin() + row * 9000, plain.weights.begin() + (row + 1) * 9000);
+    }
+    EXPECT_TRUE(is_close(seen.distance, distance, bound));
+    EXPECT_TRUE(is_close(seen.head_distance, head_distance, bound));
+    EXPECT_TRUE(is_close(seen.row_weights, rows, bound));
+    for (int64_t row = 0; row < 2 * 14; ++row) {
+      std::vector<double> sorted(plain.weights.begin() + row * 9000,
+                                 plain.weights.begin() + (row + 1) * 9000);
+      std::sort(sorted.rbegin(), sorted.rend());
+      for (int64_t n = 0; n < 9; ++n) EXPECT_NEAR(seen.top_weights[row * 9 + n], sorted[n], bound.max);
+    }
+  }
+}
+
+TEST(Observe, TheNaNOfARowStaysOutOfTheKeysThatItDoesNotSee) {
+  Problem problem({.Lq = 30, .Lk = 30, .Dk = 4, .Dv = 2}, 9);
+  problem.spec.mask = Mask::causal(Align::top_left);
+  problem.q.set(0, 0, 10, 0, std::numeric_limits<float>::quiet_NaN());
+  const Observation seen = observe(kAll, problem.spec, problem.operands());
+  for (int64_t j = 0; j < 30; ++j) EXPECT_EQ(std::isnan(seen.column_sums[j]), j <= 10) << j;
+  for (int64_t i = 0; i < 30; ++i) EXPECT_EQ(std::isnan(seen.entropy[i]), i == 10) << i;
 }
 
 }  // namespace
