@@ -44,4 +44,21 @@ kernel::Forward lower(const Spec& spec, const Operands& operands, const BoundMas
   return problem;
 }
 
+kernel::Backward lower_backward(const Spec& spec, const Operands& operands, const BoundMask& mask,
+                                const Arriving& arriving, const Gradients& gradients) {
+  const kernel::Extents& q = operands.q.size;
+  const kernel::Extents heads{q[0], q[1], 1, 1};
+  kernel::Backward problem;
+  problem.forward = lower(spec, operands, mask);
+  problem.grad_out = arriving.out;
+  problem.grad_lse = arriving.lse;
+  problem.grad_q = gradients.q;
+  problem.grad_k = gradients.k;
+  problem.grad_v = gradients.v;
+  if (gradients.bias) problem.grad_bias = broadcast(gradients.bias, {q[0], q[1], q[2], operands.k.size[2]});
+  if (gradients.slopes) problem.grad_slopes = broadcast(gradients.slopes, heads);
+  if (gradients.sinks) problem.grad_sinks = broadcast(gradients.sinks, heads);
+  return problem;
+}
+
 }  // namespace regard::attention

@@ -3,6 +3,7 @@
 #include "regard/attention/backward.h"
 #include "regard/attention/bound_mask.h"
 #include "regard/attention/spec.h"
+#include "regard/kernel/backward.h"
 #include "regard/kernel/forward.h"
 
 // From what a call means to what kernels take. For the room's own use.
@@ -22,6 +23,9 @@ BoundMask bind_form(const Spec& spec, const Operands& form);
 
 // The kernel's problem. It borrows the mask.
 kernel::Forward lower(const Spec& spec, const Operands& operands, const BoundMask& mask);
+
+kernel::Backward lower_backward(const Spec& spec, const Operands& operands, const BoundMask& mask,
+                                const Arriving& arriving, const Gradients& gradients);
 
 // Throws std::invalid_argument unless lse is [B, Hq, Lq, 1] with data where there are rows.
 void check_lse(const Operands& operands, View<const float> lse);

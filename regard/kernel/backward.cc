@@ -231,8 +231,6 @@ void run_backward(const Backward& problem, const BackwardTiling& tiling, std::by
   const int64_t group = heads / kv_heads;
   const int64_t rows = p.q.size[2];
   const int64_t keys = p.k.size[2];
-  // q was packed times query_factor; what is missing to scale * q.
-  const float key_factor = p.softcap > 0.0F ? p.softcap : 0.693147180559945309F;
 
   auto* sink_sums = reinterpret_cast<double*>(workspace);
   double* slope_sums = sink_sums + layout.query_heads;  // [head][chunk]
@@ -266,7 +264,7 @@ void run_backward(const Backward& problem, const BackwardTiling& tiling, std::by
     const int64_t count = s.chunk.end - s.chunk.begin;
     if (problem.grad_k)
       store_rows(problem.grad_k, batch, kv_head, s.chunk.begin, count, s.chunk.grad_k, s.chunk.panel_rows,
-                 key_factor);
+                 rule.key_factor);
     if (problem.grad_v)
       store_rows(problem.grad_v, batch, kv_head, s.chunk.begin, count, s.chunk.grad_v, s.chunk.panel_rows,
                  1.0F);

@@ -136,11 +136,26 @@ HWY_INLINE void clear_tile(D d, float* tile) {
     for (int64_t n = 0; n < kCols; n += kLanes) hn::Store(hn::Zero(d), d, tile + r * kBlock + n);
 }
 
-// Adds one row of gradients of logits to grad_bias, which may repeat elements along the keys.
-HWY_INLINE void add_grad_bias(const View<float>& bias, int64_t batch, int64_t head, int64_t row, int64_t key,
-                              int64_t columns, const float* grads) {
-  float* to = bias.at(batch, head, row) + key * bias.stride[3];
-  for (int64_t c = 0; c < columns; ++c) to[c * bias.stride[3]] += grads[c];
+// Adds a tile's gradients of logits to grad_bias. What the bias repeats is summed over the tile first: a
+// running sum of single elements would lose digits.
+HWY_INLINE void add_grad_bias(const View<float>& bias, int64_t batch, int64_t head, int64_t row, int64_t rows,
+                              int64_t key, int64_t columns, const float* grads) {
+  HWY_ALIGN float sums[kCols];
+  const bool repeats_rows = bias.stride[2] == 0;
+  for (int64_t r = 0; r < rows; r += repeats_rows ? rows : 1) {
+    for (int64_t c = 0; c < columns; ++c) sums[c] = grads[r * kBlock + c];
+    if (repeats_rows)
+      for (int64_t i = 1; i < rows; ++i)
+        for (int64_t c = 0; c < columns; ++c) sums[c] += grads[i * kBlock + c];
+    float* to = bias.at(batch, head, row + r) + key * bias.stride[3];
+    if (bias.stride[3] == 0) {
+      float sum = 0.0F;
+      for (int64_t c = 0; c < columns; ++c) sum += sums[c];
+      *to += sum;
+    } else {
+      for (int64_t c = 0; c < columns; ++c) to[c * bias.stride[3]] += sums[c];
+    }
+  }
 }
 
 // A tile with everything that a Spec can say. weights and grads point at the tile in its block; rows: how
@@ -180,16 +195,16 @@ inline HWY_NOINLINE void finish_tile(const Backward& problem, const LogitRule& r
       hn::Store(kept_weight, d, weights + r * kBlock + n);
       hn::Store(grad, d, at);
     }
-    if (r >= rows) continue;
+  }
+  const int64_t columns = HWY_MIN(kCols, p.k.size[2] - key);
+  if (problem.grad_bias) add_grad_bias(problem.grad_bias, q.batch, q.head, row, rows, key, columns, grads);
+  for (int64_t r = 0; r < rows; ++r) {
     float* row_grads = grads + r * kBlock;
-    const int64_t columns = HWY_MIN(kCols, p.k.size[2] - key);
-    if (problem.grad_bias)
-      add_grad_bias(problem.grad_bias, q.batch, q.head, row + r, key, columns, row_grads);
     if (q.slope_sum != nullptr)
       for (int64_t c = 0; c < columns; ++c)
         slope_sum -= static_cast<double>(row_grads[c]) *
                      static_cast<double>(std::abs(row + r + p.alibi_offset - key - c));
-    if (rule.cap > 0.0F)
+    if (rule.bends)
       for (int64_t n = 0; n < kCols; n += kLanes)
         hn::Store(hn::IfThenElseZero(visible(d, words[r] >> n), hn::Mul(hn::Load(d, row_grads + n),
                                                                         hn::Load(d, slopes + r * kCols + n))),

@@ -8,6 +8,7 @@
 #include "regard/kernel/dropout.h"
 #include "regard/kernel/observation.h"
 #include "regard/kernel/parallel.h"
+#include "regard/kernel/score_tile.h"
 #include "regard/kernel/tile_mask.h"
 #include "regard/kernel/view.h"
 
@@ -26,6 +27,7 @@ struct Forward {
                     // empty row. data == nullptr: not wanted
   float scale = 1.0F;
   float softcap = 0.0F;  // c > 0: logit = c tanh(logit / c); 0: none
+  ScoreTile score;       // after the cap, before the bias
   View<const float>
       bias;  // [B, Hq, Lq, Lk], zero strides broadcast; added after the cap; data == nullptr: none
   View<const float> slopes;  // [B, Hq, 1, 1] ALiBi: logit -= slope * |i + alibi_offset - j|

@@ -15,18 +15,25 @@ HWY_BEFORE_NAMESPACE();
 namespace regard::kernel::HWY_NAMESPACE {
 
 // Logits are kept in units of log2, so that the exponential needs no product. Without a softcap scale *
-// log2(e) is folded into q; with one, scale / cap is, and cap * log2(e) enters after the tanh.
+// log2(e) is folded into q; with one, scale / cap is, and cap * log2(e) enters after the tanh. A caller's own
+// score gets natural units; log2(e) enters after it.
 struct LogitRule {
-  bool plain;  // no softcap, bias or slope: the product is the logit
-  float query_factor;
-  float cap;  // softcap * log2(e), 0: none
+  bool plain;          // no softcap, score, bias or slope: the product is the logit
+  bool bends;          // softcap or score: d logit / d product is not constant
+  float query_factor;  // what q is multiplied by
+  float key_factor;    // scale / query_factor: what is missing to the gradient of k
+  float cap;           // softcap in the units that tanh leaves, 0: none
 
   explicit LogitRule(const Forward& p)
-      : plain(!(p.softcap > 0.0F) && !p.bias && !p.slopes),
-        query_factor(p.softcap > 0.0F
-                         ? p.scale / p.softcap
-                         : static_cast<float>(static_cast<double>(p.scale) * 1.4426950408889634)),
-        cap(p.softcap > 0.0F ? p.softcap * kLog2e : 0.0F) {}
+      : plain(!(p.softcap > 0.0F) && !p.score && !p.bias && !p.slopes),
+        bends(p.softcap > 0.0F || p.score),
+        query_factor(p.softcap > 0.0F ? p.scale / p.softcap
+                     : p.score        ? p.scale
+                               : static_cast<float>(static_cast<double>(p.scale) * 1.4426950408889634)),
+        key_factor(p.softcap > 0.0F ? p.softcap
+                   : p.score        ? 1.0F
+                                    : 0.693147180559945309F),
+        cap(p.softcap > 0.0F ? p.softcap * (p.score ? 1.0F : kLog2e) : 0.0F) {}
 };
 
 // The lanes whose bit is set.
@@ -48,12 +55,36 @@ HWY_INLINE void visible_words(const Forward& p, int64_t batch, int64_t head, int
   for (int64_t r = count; r < kRows; ++r) words[r] = 0;
 }
 
+// The caller's score of a tile whose scores are still in natural units, softcap included.
+inline HWY_NOINLINE void apply_score(const LogitRule& rule, const Forward& p, int64_t batch, int64_t head,
+                                     int64_t row, int64_t count, int64_t key, int64_t columns,
+                                     float* HWY_RESTRICT tile, float* HWY_RESTRICT slopes) {
+  const D d;
+  HWY_ALIGN float derivatives[kTile];
+  for (int64_t i = 0; i < count * kCols; i += kLanes) {
+    Vec slope = hn::Set(d, 1.0F);
+    if (rule.cap > 0.0F) {
+      const Vec t = tanh(d, hn::Load(d, tile + i));
+      hn::Store(hn::Mul(hn::Set(d, rule.cap), t), d, tile + i);
+      slope = hn::NegMulAdd(t, t, slope);
+    }
+    if (slopes != nullptr) hn::Store(slope, d, slopes + i);
+  }
+  p.score.apply(p.score.self, batch, head, row, count, key, columns, kCols, tile,
+                slopes == nullptr ? nullptr : derivatives);
+  for (int64_t r = 0; r < count; ++r)
+    for (int64_t c = 0; c < columns; ++c) {
+      tile[r * kCols + c] *= kLog2e;
+      if (slopes != nullptr) slopes[r * kCols + c] *= derivatives[r * kCols + c];
+    }
+}
+
 // Turns products into logits in place and sets what a row does not see to -infinity (by selection: a NaN
-// there vanishes). tile: [kRows][kCols]; rows past `count` are left alone. words: visible_words().
-// slope_tile, if given: what the softcap lets through, d logit / d product, in the tile's layout.
+// there vanishes). tile: [kRows][kCols]; rows past `count` are left alone. words: visible_words(). slopes, if
+// given and rule.bends: d logit / d product in the tile's layout.
 HWY_INLINE void finish_logits(const LogitRule& rule, const Forward& p, int64_t batch, int64_t head,
                               int64_t row, int64_t count, int64_t key, const uint64_t* words,
-                              float* HWY_RESTRICT tile, float* HWY_RESTRICT slope_tile = nullptr) {
+                              float* HWY_RESTRICT tile, float* HWY_RESTRICT slopes = nullptr) {
   const D d;
   const int64_t columns = HWY_MIN(kCols, p.k.size[2] - key);
   if (rule.plain) {
@@ -65,6 +96,8 @@ HWY_INLINE void finish_logits(const LogitRule& rule, const Forward& p, int64_t b
       }
     return;
   }
+  if (p.score) apply_score(rule, p, batch, head, row, count, key, columns, tile, slopes);
+  const float cap = p.score ? 0.0F : rule.cap;
   const Vec slope = hn::Set(d, p.slopes ? p.slopes(batch, head, 0, 0) * kLog2e : 0.0F);
   const Vec lane = hn::Iota(d, 0.0F);
   HWY_ALIGN float copied[kCols];
@@ -81,11 +114,10 @@ HWY_INLINE void finish_logits(const LogitRule& rule, const Forward& p, int64_t b
     for (int64_t n = 0; n < kCols; n += kLanes) {
       float* at = tile + r * kCols + n;
       Vec x = hn::Load(d, at);
-      if (rule.cap > 0.0F) {
+      if (cap > 0.0F) {
         const Vec t = tanh(d, x);
-        if (slope_tile != nullptr)
-          hn::Store(hn::NegMulAdd(t, t, hn::Set(d, 1.0F)), d, slope_tile + r * kCols + n);
-        x = hn::Mul(hn::Set(d, rule.cap), t);
+        if (slopes != nullptr) hn::Store(hn::NegMulAdd(t, t, hn::Set(d, 1.0F)), d, slopes + r * kCols + n);
+        x = hn::Mul(hn::Set(d, cap), t);
       }
       if (bias != nullptr) x = hn::MulAdd(hn::LoadU(d, bias + n), hn::Set(d, kLog2e), x);
       if (p.slopes) {

@@ -28,6 +28,13 @@ void add_plain_pair(const Backward& problem, const PlainPair& pair) {
         logit = p.softcap * t;
         slope = 1.0 - t * t;
       }
+      if (p.score) {
+        auto score = static_cast<float>(logit);
+        float derivative = 0.0F;
+        p.score.apply(p.score.self, b, h, i, 1, j, 1, 1, &score, &derivative);
+        logit = score;
+        slope *= derivative;
+      }
       const auto distance = static_cast<double>(std::abs(i + p.alibi_offset - j));
       if (p.bias) logit += p.bias(b, h, i, j);
       if (p.slopes) logit -= p.slopes(b, h, 0, 0) * distance;

@@ -6,6 +6,11 @@
 
 #include "tests/kernel/problem.h"
 
+// GCC, with a sanitizer, takes the operators below for a mismatch.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
+#endif
+
 namespace {
 
 std::atomic<int64_t> allocations{0};
