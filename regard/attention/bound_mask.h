@@ -1,28 +1,29 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 
+#include "regard/attention/bound_part.h"
 #include "regard/attention/mask.h"
 #include "regard/kernel/tile_mask.h"
-#include "regard/kernel/view.h"
 
 namespace regard::attention {
 
-// A mask bound to the sizes and the data of one call: the answers that kernels ask for. A small value that
-// borrows its data and fits on the stack of a run.
+// A mask bound to the sizes and the data of one call: the answers that kernels ask for. A value of a few
+// kilobytes that borrows its data and fits on the stack of a run.
 //
-// Parts that show a row one interval of keys whose ends move along with the row (causal, window, lengths)
-// collapse into a single band when they are bound, so that their conjunction costs O(1) a row however many
-// there are. The other parts answer the same two questions for themselves, spans and bits, and are asked only
-// inside the band: a span of the conjunction is a span of each part, full where all of them are full. Nothing
-// ever scans the whole square.
+// Parts that show a row one interval of keys whose ends never move back from row to row (causal, window,
+// prefix, blocks on the diagonal, lengths, sorted segments) collapse into a single band for each term when
+// they are bound, so that their conjunction costs O(1) a row however many there are. The other parts answer
+// the same two questions for themselves, spans and bits, and are asked only inside the band. A span of a term
+// is a span of each of its parts, full where all of them are full; a span of the mask is one of some term.
+// Nothing ever scans the whole square.
 class BoundMask {
  public:
-  // dense: any broadcast of [B, Hq, queries, keys]; lengths: [B or 1, 1, 1, 1], clamped to [0, keys]. A part
-  // whose data is not given counts as letting everything through: an upper bound, which is what a plan prints
-  // before it has seen data.
-  BoundMask(const Mask& mask, int64_t queries, int64_t keys, kernel::View<const uint8_t> dense = {},
-            kernel::View<const int64_t> lengths = {});
+  // Lengths are clamped to [0, keys]. A part whose data is not given counts as letting everything through: an
+  // upper bound, which is what a plan prints before it has seen data. Segments are looked through once, to
+  // see whether they are sorted.
+  BoundMask(const Mask& mask, int64_t queries, int64_t keys, const MaskData& data = {});
 
   // The form that kernels take; it points at *this. Empty where everything is visible.
   kernel::TileMask tile_mask() const;
@@ -40,20 +41,42 @@ class BoundMask {
     int64_t begin;
     int64_t end;
   };
-  Interval row_keys(int64_t batch, int64_t row) const;
-  kernel::Span next_band_span(int64_t batch, int64_t row, int64_t rows, int64_t from) const;
-  kernel::Span next_dense_span(int64_t batch, int64_t head, int64_t row, int64_t rows, int64_t from,
-                               int64_t limit) const;
-  uint64_t dense_bits(int64_t batch, int64_t head, int64_t row, int64_t key, int64_t columns) const;
+  struct Diagonal {  // of blocks: row i sees the block of position i + offset
+    int64_t size;
+    int64_t offset;
+  };
+  struct Term {
+    // The band: row i < rows sees keys [i + begin, i + end), within [0, keys) and what follows.
+    int64_t begin = 0;
+    int64_t end = 0;
+    int64_t rows = 0;
+    int64_t keys = 0;
+    bool lengths = false;
+    bool segments = false;  // sorted ones
+    uint8_t diagonal_count = 0;
+    uint8_t part_count = 0;
+    std::array<Diagonal, Mask::kMostParts> diagonals{};
+    std::array<BoundPart, Mask::kMostParts> parts;
+  };
+  // Keys of one segment number.
+  struct Segment {
+    bool known = false;
+    int32_t number = 0;
+    Interval keys{};
+  };
+
+  struct Bind;
+  Interval row_keys(const Term& term, int64_t batch, int64_t row, Segment& segment) const;
+  kernel::Span next_band_span(const Term& term, const kernel::Rows& rows, int64_t from) const;
+  kernel::Span next_term_span(const Term& term, const kernel::Rows& rows, int64_t from) const;
+  void term_bits(const Term& term, const kernel::Rows& rows, int64_t key, int64_t columns,
+                 uint64_t* words) const;
 
   int64_t queries_;
   int64_t keys_;
-  // The band: row i sees keys [i + begin_, i + end_), clipped to [0, length of the batch entry).
-  int64_t begin_;
-  int64_t end_;
-  bool everything_;
-  kernel::View<const uint8_t> dense_;
-  kernel::View<const int64_t> lengths_;
+  int64_t term_count_ = 0;  // 0: everything is visible
+  std::array<Term, Mask::kMostTerms> terms_;
+  MaskData data_;
 };
 
 // How much of the square is alive, in tiles of `rows` queries by `columns` keys, for one batch entry and

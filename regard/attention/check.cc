@@ -152,6 +152,54 @@ void check_options(const Spec& spec, const Operands& operands) {
   }
 }
 
+// Sizes and presence of what the parts of a mask need.
+void check_mask(const Spec& spec, const Operands& operands) {
+  const Extents& q = operands.q.size;
+  const int64_t keys = operands.k.size[2];
+  const bool segments = spec.mask.uses<part::Segments>();
+  const auto check_segments = [&](const char* name, const View<const int32_t>& numbers, int64_t length) {
+    if (is_given(numbers)) {
+      if (!segments) {
+        fail(name, " is given but the mask is ", spec.mask.to_string(), "; allowed: with Mask::segments()");
+      }
+      check_broadcast(name, numbers, {q[0], 1, 1, length}, "[B, 1, 1, L]");
+      if (numbers.size[3] != length) check_size(name, numbers, {q[0], 1, 1, length}, "[B or 1, 1, 1, L]");
+    } else if (segments && q[0] * length > 0) {
+      fail(name, " is missing but the mask is ", spec.mask.to_string(), "; allowed: [B or 1, 1, 1, ", length,
+           "]");
+    }
+  };
+  check_segments("query_segments", operands.query_segments, q[2]);
+  check_segments("key_segments", operands.key_segments, keys);
+  if (is_given(operands.block_mask) && !spec.mask.uses<part::Blocks>()) {
+    fail("block_mask is given but the mask is ", spec.mask.to_string(), "; allowed: with Mask::blocks()");
+  }
+  for (const Mask::Term& term : spec.mask.terms()) {
+    for (const Mask::Part& part : term) {
+      if (const auto* blocks = std::get_if<part::Blocks>(&part)) {
+        const auto count = [](int64_t size, int64_t block) { return size / block + (size % block != 0); };
+        const Extents size{q[0], q[1], count(q[2], blocks->rows), count(keys, blocks->keys)};
+        if (is_given(operands.block_mask)) {
+          check_broadcast("block_mask", operands.block_mask, size, "[B, Hq, blocks of rows, blocks of keys]");
+        } else if (!is_empty(size)) {
+          fail("block_mask is missing but the mask is ", spec.mask.to_string(), "; allowed: a broadcast of ",
+               "[B, Hq, blocks of rows, blocks of keys] = ", text(size));
+        }
+      }
+      if (const auto* grid = std::get_if<part::Neighbourhood>(&part)) {
+        const int64_t cells = grid->height * grid->width;
+        if (q[2] != cells || keys != cells) {
+          fail("the mask is ", spec.mask.to_string(), " but there are ", q[2], " queries and ", keys,
+               " keys; allowed: ", cells, " of both, one for each place of the grid");
+        }
+      }
+    }
+  }
+  if (operands.dropout_first_batch < 0) {
+    fail("dropout_first_batch is ", operands.dropout_first_batch, "; allowed: 0 or more");
+  }
+}
+
 void check_lengths(const Operands& operands) {
   const auto& lengths = operands.key_lengths;
   if (!is_given(lengths) || is_empty(lengths.size)) return;
@@ -171,6 +219,7 @@ void check_form(const Spec& spec, const Operands& operands) {
   const Extents& q = operands.q.size;
   if (!is_given(operands.v)) fail("v is missing; allowed: [B, Hkv, Lk, Dv]");
   check_options(spec, operands);
+  check_mask(spec, operands);
   const AnyView& out = operands.out;
   check_view("out", out);
   check_size("out", out, {q[0], q[1], q[2], operands.v.size[3]}, "[B, Hq, Lq, Dv]");
@@ -194,6 +243,7 @@ void check_inputs(const Spec& spec, const Operands& operands) {
   check_spec(spec);
   check_qkv(operands);
   check_options(spec, operands);
+  check_mask(spec, operands);
   check_lengths(operands);
 }
 

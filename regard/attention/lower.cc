@@ -15,7 +15,11 @@ uint32_t dropout_threshold(double probability) {
 }
 
 BoundMask bind_mask(const Spec& spec, const Operands& operands) {
-  return {spec.mask, operands.q.size[2], operands.k.size[2], operands.dense_mask, operands.key_lengths};
+  return {spec.mask,
+          operands.q.size[2],
+          operands.k.size[2],
+          {operands.dense_mask, operands.key_lengths, operands.query_segments, operands.key_segments,
+           operands.block_mask}};
 }
 
 BoundMask bind_form(const Spec& spec, const Operands& form) {
@@ -38,7 +42,8 @@ kernel::Forward lower(const Spec& spec, const Operands& operands, const BoundMas
   if (operands.sinks) problem.sinks = broadcast(operands.sinks, {q[0], q[1], 1, 1});
   problem.alibi_offset = spec.alibi_align == Align::bottom_right ? keys - q[2] : 0;
   if (spec.dropout > 0) {
-    problem.dropout = {dropout_threshold(spec.dropout), operands.dropout_seed, operands.dropout_offset};
+    problem.dropout = {dropout_threshold(spec.dropout), operands.dropout_seed, operands.dropout_offset,
+                       operands.dropout_first_batch};
   }
   problem.mask = mask.tile_mask();
   return problem;

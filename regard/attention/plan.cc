@@ -75,7 +75,7 @@ std::string Plan::to_string() const {
        << " with two";
   const BoundMask mask = bind_form(spec_, form_);
   const TileCount tiles = count_tiles(mask, 0, 0, tiling_.query_rows, kColumns);
-  const bool depends = spec_.mask.uses_dense() || spec_.mask.uses_key_lengths();
+  const bool depends = spec_.mask.depends_on_data();
   text << "\n  live tiles: " << (depends ? "at most " : "") << tiles.live << " of " << tiles.all << " ("
        << tiles.full << " without a masked pair) a head, of " << tiling_.query_rows << " rows by " << kColumns
        << " keys";

@@ -42,8 +42,13 @@ struct Operands {
   View<const float> sinks;          // [B or 1, Hq, 1, 1]; optional
   View<const uint8_t> dense_mask;   // broadcasts to [B, Hq, Lq, Lk], nonzero = may attend; with Mask::dense()
   View<const int64_t> key_lengths;  // [B or 1, 1, 1, 1]; in [0, Lk]; with Mask::key_lengths()
+  View<const int32_t> query_segments;  // [B or 1, 1, 1, Lq]; with Mask::segments()
+  View<const int32_t> key_segments;    // [B or 1, 1, 1, Lk]; likewise
+  View<const uint8_t> block_mask;      // broadcasts to [B, Hq, ceil(Lq / block_rows), ceil(Lk / block_keys)],
+                                       // nonzero = may attend; with Mask::blocks()
   uint64_t dropout_seed = 0;        // with Spec::dropout: the same seed and offset drop the same weights, see
   uint64_t dropout_offset = 0;      // kernel::Dropout
+  int64_t dropout_first_batch = 0;  // what dropout counts the first batch entry as
 };
 
 // Throw std::invalid_argument that names the operand, its value and what is allowed.

@@ -46,7 +46,7 @@ HWY_INLINE void kept_words(const Dropout& dropout, int64_t batch, int64_t head, 
     c[i][0] = hn::Add(hn::Set(du, static_cast<uint32_t>(key / 8 + i * kLanes)), hn::Iota(du, 0U));
     c[i][1] = hn::Set(du, static_cast<uint32_t>(row));
     c[i][2] = hn::Set(du, static_cast<uint32_t>(head));
-    c[i][3] = hn::Set(du, static_cast<uint32_t>(batch));
+    c[i][3] = hn::Set(du, static_cast<uint32_t>(batch + dropout.first_batch));
   }
   auto k0 = static_cast<uint32_t>(dropout.key());
   auto k1 = static_cast<uint32_t>(dropout.key() >> 32);

@@ -33,7 +33,7 @@ uint64_t kept(const Dropout& dropout, int64_t batch, int64_t head, int64_t row, 
     const int64_t group = (key + c) / 8;
     if (group != drawn) {
       draws = philox({static_cast<uint32_t>(group), static_cast<uint32_t>(row), static_cast<uint32_t>(head),
-                      static_cast<uint32_t>(batch)},
+                      static_cast<uint32_t>(batch + dropout.first_batch)},
                      dropout.key());
       drawn = group;
     }

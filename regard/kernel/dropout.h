@@ -13,6 +13,7 @@ struct Dropout {
   uint32_t threshold = 0;  // drops with probability threshold / 65536, below 65536; 0: no dropout
   uint64_t seed = 0;
   uint64_t offset = 0;
+  int64_t first_batch = 0;  // batch entry b counts as b + first_batch: documents run one by one keep theirs
 
   explicit operator bool() const { return threshold != 0; }
   // What a kept weight is multiplied by.

@@ -1,11 +1,13 @@
 #include "regard/lens/recording.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <stdexcept>
 
 #include "regard/attention/attention.h"
+#include "regard/attention/bound_mask.h"
 
 namespace regard::lens {
 namespace {
@@ -111,10 +113,13 @@ float RecordedLayer::scale() const {
 }
 
 int64_t RecordedLayer::window() const {
+  const auto& terms = spec.mask.terms();
+  if (terms.size() != 1) return 0;  // of several alternatives none is the window of all
   int64_t window = 0;
-  for (const attention::Mask::Part& part : spec.mask.parts()) {
-    if (part.kind != attention::Mask::Part::Kind::window || part.left < 0) continue;
-    window = window == 0 ? part.left + 1 : std::min(window, part.left + 1);
+  for (const attention::Mask::Part& part : terms.front()) {
+    const auto* of = std::get_if<attention::part::Window>(&part);
+    if (of == nullptr || of->left < 0) continue;
+    window = window == 0 ? of->left + 1 : std::min(window, of->left + 1);
   }
   return window;
 }
@@ -144,23 +149,25 @@ std::vector<float> RecordedLayer::logits(int64_t head, int64_t row, int64_t rows
 }
 
 RecordedLayer::Visible RecordedLayer::visible(int64_t head, int64_t row) const {
-  using Kind = attention::Mask::Part::Kind;
-  // Queries and keys are the same tokens, so both alignments put row i at key i.
-  int64_t begin = 0;
-  int64_t end = tokens;
-  for (const attention::Mask::Part& part : spec.mask.parts()) {
-    if (part.kind == Kind::causal) end = std::min(end, row + 1);
-    if (part.kind == Kind::window) {
-      if (part.left >= 0) begin = std::max(begin, row - part.left);
-      if (part.right >= 0) end = std::min(end, row + part.right + 1);
+  attention::MaskData data;
+  data.dense = operands(head).dense_mask;
+  const attention::BoundMask mask(spec.mask, tokens, tokens, data);
+  Visible visible;
+  for (kernel::Span span = mask.next_span(0, 0, row, 1, 0); span.begin < span.end;
+       span = mask.next_span(0, 0, row, 1, span.end)) {
+    if (visible.count == 0) visible.begin = span.begin;
+    visible.end = span.end;
+    if (span.full) {
+      visible.count += span.end - span.begin;
+      continue;
+    }
+    for (int64_t key = span.begin; key < span.end; key += 64) {
+      uint64_t word = 0;
+      mask.bits(0, 0, row, 1, key, std::min<int64_t>(64, span.end - key), &word);
+      visible.count += std::popcount(word);
     }
   }
-  end = std::max(begin, end);
-  if (!dense_mask) return {begin, end, end - begin};
-  const auto mask = operands(head).dense_mask;
-  int64_t count = 0;
-  for (int64_t j = begin; j < end; ++j) count += mask(0, 0, row, j) != 0 ? 1 : 0;
-  return {begin, end, count};
+  return visible;
 }
 
 const RecordedLayer& Recording::at_layer(int64_t layer) const {

@@ -105,7 +105,11 @@ struct BothWays {
     if (result) result = check("k", grads.k, plain.k, floor);
     if (result) result = check("v", grads.v, plain.v, std::max(floor, value_floor));
     if (result && grads.bias.size() != Extents{}) {
-      result = check("bias", grads.bias, sum_to(plain.bias, square, grads.bias.size()), floor);
+      // What cancels in a row does so in each of the rows that an element sums up.
+      const Extents& size = grads.bias.size();
+      const auto rows =
+          static_cast<double>((square[0] / size[0]) * (square[1] / size[1]) * (square[2] / size[2]));
+      result = check("bias", grads.bias, sum_to(plain.bias, square, size), floor * std::sqrt(rows));
     }
     if (result && grads.slopes.size() != Extents{}) {  // each error counts as often as its pair is far
       result = check("slopes", grads.slopes, sum_to(plain.slopes, heads, grads.slopes.size()),

@@ -76,20 +76,12 @@ void GoldenCase::read_mask(const kernel::Extents& square) {
     operands.dense_mask = {mask.data(), four_axes(file["mask"].shape)};
     spec.mask = spec.mask & Mask::dense();
   }
-  if (file.has("q_segment")) {  // equal numbers see each other: until a mask part says so, as a dense mask
-    if (file.has("mask")) throw std::runtime_error("a case with segments and a mask");
-    const std::vector<int64_t> rows = file["q_segment"].to<int64_t>();
-    const std::vector<int64_t> columns = file["k_segment"].to<int64_t>();
-    mask.resize(square[0] * square[2] * square[3]);
-    for (int64_t b = 0; b < square[0]; ++b) {
-      for (int64_t i = 0; i < square[2]; ++i) {
-        for (int64_t j = 0; j < square[3]; ++j) {
-          mask[(b * square[2] + i) * square[3] + j] = rows[b * square[2] + i] == columns[b * square[3] + j];
-        }
-      }
-    }
-    operands.dense_mask = {mask.data(), {square[0], 1, square[2], square[3]}};
-    spec.mask = spec.mask & Mask::dense();
+  if (file.has("q_segment")) {
+    query_segments = file["q_segment"].to<int32_t>();
+    key_segments = file["k_segment"].to<int32_t>();
+    operands.query_segments = {query_segments.data(), {square[0], 1, 1, square[2]}};
+    operands.key_segments = {key_segments.data(), {square[0], 1, 1, square[3]}};
+    spec.mask = spec.mask & Mask::segments();
   }
 }
 

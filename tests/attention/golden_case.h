@@ -18,6 +18,7 @@ struct GoldenCase {
   std::vector<float> q, k, v, bias, slopes, sinks;
   std::vector<uint8_t> mask;
   std::vector<int64_t> lengths;
+  std::vector<int32_t> query_segments, key_segments;
 
   explicit GoldenCase(const std::string& name);
   std::vector<double> expected(const std::string& name) const { return file[name].to<double>(); }

@@ -6,7 +6,8 @@
 
 #include "regard/attention/bound_mask.h"
 #include "regard/attention/definition.h"
-#include "tests/attention/problem.h"
+#include "tests/attention/expect_mask.h"
+#include "tests/attention/random_call.h"
 
 namespace regard::attention {
 namespace {
@@ -40,6 +41,65 @@ TEST(Mask, RefusesAWindowBelowMinusOne) {
   EXPECT_THROW(Mask::window(0, -7, Align::top_left), std::invalid_argument);
 }
 
+TEST(Mask, IsANormalFormOfAndAndOr) {
+  const Mask a = Mask::causal(Align::top_left);
+  const Mask b = Mask::stride(3, Align::top_left);
+  const Mask c = Mask::prefix(4);
+  const Mask d = Mask::dense();
+  EXPECT_EQ(a | b, b | a);
+  EXPECT_EQ(a | a, a);
+  EXPECT_EQ((a | b) | c, a | (b | c));
+  EXPECT_EQ(a & (b | c), (a & b) | (a & c));
+  EXPECT_EQ((a | b) & (c | d), (a & c) | (a & d) | (b & c) | (b & d));
+  EXPECT_EQ(a | (a & b), a);
+  EXPECT_EQ(a & (a | b), a);
+  EXPECT_EQ(a | Mask(), Mask());
+  EXPECT_NE(a | b, a & b);
+  EXPECT_NE(a | b, a);
+  EXPECT_EQ(((a & b) | c).to_string(), "(causal(top_left) & stride(3, top_left)) | prefix(4)");
+  EXPECT_EQ((a | c).to_string(), "causal(top_left) | prefix(4)");
+  EXPECT_TRUE(((a & d) | c).depends_on_data());
+  EXPECT_FALSE((a | c).depends_on_data());
+}
+
+TEST(Mask, RefusesMoreThanEightAlternativesOfEightParts) {
+  Mask any = Mask::stride(2, Align::top_left);
+  Mask all = any;
+  for (int64_t n = 3; n <= 9; ++n) {
+    any = any | Mask::stride(n, Align::top_left);
+    all = all & Mask::stride(n, Align::top_left);
+  }
+  EXPECT_EQ(any.terms().size(), 8U);
+  EXPECT_EQ(all.terms().front().size(), 8U);
+  const auto message = [](auto&& make) -> std::string {
+    try {
+      make();
+    } catch (const std::invalid_argument& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  EXPECT_EQ(message([&] { return any | Mask::prefix(1); }),
+            "Mask: a | b would have 9 alternatives of up to 1 parts; allowed: at most 8 of at most 8");
+  EXPECT_EQ(message([&] { return all & Mask::prefix(1); }),
+            "Mask: a & b would have 1 alternatives of up to 9 parts; allowed: at most 8 of at most 8");
+}
+
+TEST(Mask, RefusesNumbersThatMeanNothing) {
+  const Align align = Align::top_left;
+  EXPECT_THROW(Mask::prefix(-1), std::invalid_argument);
+  EXPECT_THROW(Mask::first_rows(-1), std::invalid_argument);
+  EXPECT_THROW(Mask::stride(0, align), std::invalid_argument);
+  EXPECT_THROW(Mask::same_block(0, align), std::invalid_argument);
+  EXPECT_THROW(Mask::block_tail(4, 5), std::invalid_argument);
+  EXPECT_THROW(Mask::block_tail(0, 0), std::invalid_argument);
+  EXPECT_THROW(Mask::blocks(0, 4), std::invalid_argument);
+  EXPECT_THROW(Mask::neighbourhood({4, 4, 0, 3}), std::invalid_argument);
+  EXPECT_THROW(Mask::neighbourhood({4, 4, 5, 3}), std::invalid_argument) << "does not fit";
+  EXPECT_THROW(Mask::neighbourhood({6, 6, 3, 3, 3}), std::invalid_argument) << "nor does it apart";
+  EXPECT_NO_THROW(Mask::neighbourhood({4, 4, 5, 9, 3, Border::mask}));
+}
+
 // Keys seen by a row, through the lowered mask.
 std::vector<int64_t> seen(const Mask& mask, int64_t Lq, int64_t Lk, int64_t row) {
   const BoundMask bound(mask, Lq, Lk);
@@ -70,90 +130,36 @@ TEST(Mask, WindowBoundsAreInclusive) {
   EXPECT_EQ(seen(Mask::window(-1, 1, Align::top_left), 5, 5, 1), (Keys{0, 1, 2}));
 }
 
-TEST(Mask, HugeWindowsDoNotOverflow) {
+TEST(Mask, HugeNumbersDoNotOverflow) {
   constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(seen(Mask::stride(kHuge, Align::bottom_right), 3, 4, 1), Keys{2});
+  EXPECT_EQ(seen(Mask::same_block(kHuge, Align::bottom_right), 9, 4, 1), Keys{});
+  EXPECT_EQ(seen(Mask::same_block(kHuge, Align::bottom_right), 9, 4, 5), (Keys{0, 1, 2, 3}));
+  EXPECT_EQ(seen(Mask::block_tail(kHuge, kHuge - 2), 3, 4, 1), (Keys{2, 3}));
+  EXPECT_EQ(seen(Mask::prefix(kHuge) & Mask::first_rows(kHuge), 3, 4, 1), (Keys{0, 1, 2, 3}));
   EXPECT_EQ(seen(Mask::window(kHuge, kHuge, Align::bottom_right), 3, 4, 1), (Keys{0, 1, 2, 3}));
 }
 
-// A random conjunction over random sizes, the data included.
-Problem random_problem(uint64_t seed) {
-  std::mt19937_64 random(seed);
-  const auto pick = [&](std::initializer_list<int64_t> of) { return *(of.begin() + random() % of.size()); };
-  const auto chance = [&](int64_t n) { return random() % n == 0; };
-  const auto align = [&] { return chance(2) ? Align::top_left : Align::bottom_right; };
-  Sizes sizes;
-  sizes.B = pick({1, 2});
-  sizes.Hq = pick({1, 3});
-  sizes.Lq = pick({1, 2, 7, 12, 13, 31, 64, 65, 100});
-  sizes.Lk = pick({1, 2, 7, 15, 16, 17, 63, 64, 65, 100, 129, 200});
-  Problem problem(sizes, seed);
-  Mask& mask = problem.spec.mask;
-  if (chance(2)) mask = mask & Mask::causal(align());
-  if (chance(2)) mask = mask & Mask::window(pick({-1, 0, 1, 5, 40}), pick({-1, 0, 3, 70}), align());
-  if (chance(4)) mask = mask & Mask::window(pick({-1, 0, 9}), pick({0, 2}), align());
-  if (chance(3)) problem.add_key_lengths();
-  if (chance(2)) {
-    problem.add_dense_mask({chance(2) ? 1 : sizes.B, chance(2) ? 1 : sizes.Hq, chance(3) ? 1 : sizes.Lq,
-                            chance(5) ? 1 : sizes.Lk},
-                           chance(2) ? 0.02 : (chance(2) ? 0.5 : 0.98));
-    if (chance(2) && problem.mask.size() > 64) {  // stretches of words that are all on and all off
-      std::fill(problem.mask.begin(), problem.mask.begin() + problem.mask.size() / 3, 1);
-      std::fill(problem.mask.begin() + problem.mask.size() / 2, problem.mask.end(), 0);
-    }
-  }
-  return problem;
-}
-
-// Spans and bits of one block of rows against the definition, pair by pair.
-void expect_block_is_right(const BoundMask& bound, const Definition& definition, int64_t b, int64_t h,
-                           int64_t row, int64_t rows) {
-  const int64_t keys = definition.keys;
-  enum class Kind { dead, partial, full };
-  std::vector<Kind> kinds(keys, Kind::dead);
-  int64_t from = 0;
-  for (Span span = bound.next_span(b, h, row, rows, 0); span.begin < span.end;
-       span = bound.next_span(b, h, row, rows, from)) {
-    ASSERT_GE(span.begin, from) << "spans are sorted and disjoint";
-    ASSERT_LE(span.end, keys);
-    std::fill(kinds.begin() + span.begin, kinds.begin() + span.end, span.full ? Kind::full : Kind::partial);
-    from = span.end;
-  }
-  std::vector<uint64_t> words(rows);
-  for (int64_t key = 0; key < keys; key += 37) {
-    const int64_t columns = std::min<int64_t>(64, keys - key);
-    std::fill(words.begin(), words.end(), ~uint64_t{0});
-    bound.bits(b, h, row, rows, key, columns, words.data());
-    for (int64_t r = 0; r < rows; ++r) {
-      for (int64_t c = 0; c < 64; ++c) {
-        const bool bit = words[r] >> c & 1;
-        const bool visible = c < columns && definition.visible(b, h, row + r, key + c);
-        ASSERT_EQ(bit, visible) << "pair " << row + r << ", " << key + c;
-        if (c >= columns) continue;
-        const Kind wrong = visible ? Kind::dead : Kind::full;
-        ASSERT_NE(kinds[key + c], wrong) << "pair " << row + r << ", " << key + c;
-      }
-    }
-  }
-}
-
 TEST(MaskProperty, SpansAndBitsEqualTheDefinitionPairByPair) {
-  for (uint64_t seed = 1; seed <= 600; ++seed) {
-    Problem problem = random_problem(seed);
+  for (const uint64_t seed : testing::property_seeds(1500)) {
+    std::mt19937_64 random(seed);
+    const auto pick = [&](std::initializer_list<int64_t> of) { return *(of.begin() + random() % of.size()); };
+    Sizes sizes;
+    sizes.B = pick({1, 2});
+    sizes.Hq = pick({1, 3});
+    sizes.Lq = pick({1, 2, 7, 12, 13, 31, 64, 65, 100});
+    sizes.Lk = pick({1, 2, 7, 15, 16, 17, 63, 64, 65, 100, 129, 200});
+    if (random() % 4 == 0) sizes.Lq = sizes.Lk = pick({1, 3, 8, 13}) * pick({2, 5, 7, 13});
+    Problem problem(sizes, seed);
+    testing::add_random_mask(problem, random);
     const Operands operands = problem.operands();
-    ASSERT_NO_THROW(check(problem.spec, operands)) << "seed " << seed;
-    SCOPED_TRACE("seed " + std::to_string(seed) + ", " + problem.sizes.to_string() + ", mask " +
-                 problem.spec.mask.to_string());
-    const BoundMask bound = bind_mask(problem.spec, operands);
+    SCOPED_TRACE(testing::describe(seed, problem));
+    ASSERT_NO_THROW(check(problem.spec, operands));
     const Definition definition(problem.spec, operands);
-    const int64_t rows = std::array<int64_t, 4>{1, 6, 12, 64}[seed % 4];
-    for (int64_t b = 0; b < problem.sizes.B; ++b) {
-      for (int64_t h = 0; h < problem.sizes.Hq; ++h) {
-        for (int64_t row = 0; row < problem.sizes.Lq; row += rows) {
-          expect_block_is_right(bound, definition, b, h, row, std::min(rows, problem.sizes.Lq - row));
-          if (HasFatalFailure()) return;
-        }
-      }
-    }
+    const int64_t rows = std::array<int64_t, 5>{1, 6, 12, 64, 96}[seed % 5];
+    ASSERT_TRUE(testing::is_mask(
+        bind_mask(problem.spec, operands), sizes.B, sizes.Hq, rows,
+        [&](int64_t b, int64_t h, int64_t i, int64_t j) { return definition.visible(b, h, i, j); }));
   }
 }
 
@@ -186,6 +192,40 @@ TEST(Mask, DeadPartsAreNotVisited) {
   const BoundMask nothing(Mask::window(0, 0, Align::top_left) & Mask::window(0, 0, Align::bottom_right), 8,
                           16);
   EXPECT_EQ(nothing.next_span(0, 0, 0, 8, 0).end, 0);
+}
+
+TEST(Mask, SortedSegmentsVisitTheirOwnKeysAlone) {
+  std::vector<int32_t> numbers;
+  for (int32_t i = 0; i < 4096; ++i) numbers.push_back(i / 512);
+  const MaskData data{{}, {}, {numbers.data(), {1, 1, 1, 4096}}, {numbers.data(), {1, 1, 1, 4096}}, {}};
+  const TileCount tiles = count_tiles(BoundMask(Mask::segments(), 4096, 4096, data), 0, 0, 16, 64);
+  EXPECT_EQ(tiles.live, 256 * 8);
+  EXPECT_EQ(tiles.full, tiles.live);
+  std::reverse(numbers.begin(), numbers.end());  // not sorted upwards: found all the same
+  const TileCount reversed = count_tiles(BoundMask(Mask::segments(), 4096, 4096, data), 0, 0, 16, 64);
+  EXPECT_EQ(reversed.live, tiles.live);
+  EXPECT_EQ(reversed.full, tiles.full);
+}
+
+TEST(Mask, FullStaysFullInAUnion) {
+  // The prefix and what lies behind the row: tiles of both are full.
+  const Mask mask = Mask::causal(Align::top_left) | Mask::prefix(256);
+  const TileCount tiles = count_tiles(BoundMask(mask, 512, 512), 0, 0, 64, 64);
+  EXPECT_EQ(tiles.live, 8 * 4 + (1 + 2 + 3 + 4));
+  EXPECT_EQ(tiles.full, tiles.live - 4);
+}
+
+TEST(Mask, ATwoDimensionalWindowVisitsItsRowsOfTheGridAlone) {
+  // 64 x 64 places; blocks of 16 queries lie within a row of the grid and see 5 rows of 16 + 4 keys.
+  const BoundMask mask(Mask::neighbourhood({64, 64, 5, 5}), 4096, 4096);
+  int64_t keys = 0;
+  for (int64_t row = 0; row < 4096; row += 16) {
+    for (Span span = mask.next_span(0, 0, row, 16, 0); span.begin < span.end;
+         span = mask.next_span(0, 0, row, 16, span.end)) {
+      keys += span.end - span.begin;
+    }
+  }
+  EXPECT_LE(keys, 256 * 5 * 20);
 }
 
 TEST(Mask, LiveTilesAreCountedOnce) {

@@ -1,5 +1,6 @@
 #include "tests/attention/problem.h"
 
+#include <algorithm>
 #include <limits>
 
 namespace regard::testing {
@@ -152,6 +153,29 @@ void Problem::add_key_lengths() {
   spec.mask = spec.mask & Mask::key_lengths();
 }
 
+void Problem::make_segments(bool sorted) {
+  std::uniform_int_distribution<int32_t> number(-1, 3);
+  for (auto* side : {&query_segments, &key_segments}) {
+    const int64_t length = side == &query_segments ? sizes.Lq : sizes.Lk;
+    side->clear();
+    for (int64_t b = 0; b < sizes.B; ++b) {
+      for (int64_t i = 0; i < length; ++i) side->push_back(number(random));
+      if (sorted) std::sort(side->end() - length, side->end());
+    }
+  }
+}
+
+void Problem::make_blocks(int64_t block_rows, int64_t block_keys, double share_visible) {
+  blocks_size = {sizes.B, sizes.Hq, (sizes.Lq + block_rows - 1) / block_rows,
+                 (sizes.Lk + block_keys - 1) / block_keys};
+  for (int64_t& size : blocks_size) {
+    if (random() % 5 == 0) size = 1;
+  }
+  std::bernoulli_distribution visible(share_visible);
+  blocks.resize(blocks_size[0] * blocks_size[1] * blocks_size[2] * blocks_size[3]);
+  for (uint8_t& byte : blocks) byte = visible(random) ? 7 : 0;
+}
+
 attention::Operands Problem::operands() {
   attention::Operands operands;
   operands.q = q.view();
@@ -164,8 +188,12 @@ attention::Operands Problem::operands() {
   if (sinks.size() != Extents{}) operands.sinks = sinks.as<const float>();
   if (!mask.empty()) operands.dense_mask = {mask.data(), mask_size};
   if (!lengths.empty()) operands.key_lengths = {lengths.data(), {sizes.B, 1, 1, 1}};
+  if (!query_segments.empty()) operands.query_segments = {query_segments.data(), {sizes.B, 1, 1, sizes.Lq}};
+  if (!key_segments.empty()) operands.key_segments = {key_segments.data(), {sizes.B, 1, 1, sizes.Lk}};
+  if (!blocks.empty()) operands.block_mask = {blocks.data(), blocks_size};
   operands.dropout_seed = dropout_seed;
   operands.dropout_offset = dropout_offset;
+  operands.dropout_first_batch = dropout_first_batch;
   return operands;
 }
 

@@ -64,6 +64,9 @@ struct Problem {
   void add_sinks();
   void add_dense_mask(const kernel::Extents& size, double share_visible);
   void add_key_lengths();
+  // Data for Mask::segments() and Mask::blocks(); the test puts the part into the mask.
+  void make_segments(bool sorted);
+  void make_blocks(int64_t block_rows, int64_t block_keys, double share_visible);
 
   attention::Operands operands();
 
@@ -75,8 +78,12 @@ struct Problem {
   kernel::Extents mask_size{};
   std::vector<uint8_t> mask;
   std::vector<int64_t> lengths;
+  std::vector<int32_t> query_segments, key_segments;
+  kernel::Extents blocks_size{};
+  std::vector<uint8_t> blocks;
   uint64_t dropout_seed = 0;
   uint64_t dropout_offset = 0;
+  int64_t dropout_first_batch = 0;
 };
 
 }  // namespace regard::testing

@@ -11,6 +11,9 @@ namespace regard::testing {
 // A random call over shapes around the tiles' edges, types, layouts, masks and options; the same for a seed.
 Problem random_call(uint64_t seed);
 
+// A random mask of the whole family, with its data: up to three alternatives of up to three parts.
+void add_random_mask(Problem& problem, std::mt19937_64& random);
+
 // What a property test runs: seeds 1 to count, or the one that REGARD_SEED names.
 std::vector<uint64_t> property_seeds(uint64_t count);
 
