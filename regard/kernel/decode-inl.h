@@ -104,17 +104,21 @@ HWY_INLINE void dot_block(const float* HWY_RESTRICT q, int64_t q_stride, const T
     store_sums(d, acc[r][0], acc[r][1], acc[r][2], acc[r][3], scores + r * score_stride);
 }
 
-// A sum of few keys of its own is added to the running one: the error of long rows stays small.
-// out[r][0 .. kV * kLanes) += sum over keys of weights[r][key] * v[key][...].
+// Consecutive values, in one or two places: the first ones `first`, the others `second`; rows `stride` apart.
+template <class T>
+struct ValueRows {
+  const T* first;
+  int64_t first_keys;
+  const T* second;
+  int64_t keys;  // in all
+  int64_t stride;
+};
+
+// acc[r][...] += weights[r][key] * v[key][f ...] over the keys of one place.
 template <int kR, int kV, class T>
-HWY_INLINE void weigh_block(const float* HWY_RESTRICT weights, int64_t weight_stride, const T* v,
-                            int64_t v_stride, int64_t keys, float* HWY_RESTRICT out, int64_t out_stride) {
+HWY_INLINE void weigh_keys(const float* HWY_RESTRICT weights, int64_t weight_stride, const T* v,
+                           int64_t v_stride, int64_t keys, Vec (&acc)[kR][kV]) {
   const D d;
-  Vec acc[kR][kV];
-#pragma GCC unroll 8
-  for (int r = 0; r < kR; ++r)
-#pragma GCC unroll 8
-    for (int n = 0; n < kV; ++n) acc[r][n] = hn::Zero(d);
   for (int64_t key = 0; key < keys; ++key) {
     Vec row[kV];
 #pragma GCC unroll 8
@@ -126,34 +130,51 @@ HWY_INLINE void weigh_block(const float* HWY_RESTRICT weights, int64_t weight_st
       for (int n = 0; n < kV; ++n) acc[r][n] = hn::MulAdd(x, row[n], acc[r][n]);
     }
   }
+}
+
+// A sum of few keys of its own is added to the running one: the error of long rows stays small.
+// out[r][0 .. kV * kLanes) += sum over keys of weights[r][key] * v[key][f ...].
+template <int kR, int kV, class T>
+HWY_INLINE void weigh_block(const float* HWY_RESTRICT weights, int64_t weight_stride, const ValueRows<T>& v,
+                            int64_t f, float* HWY_RESTRICT out, int64_t out_stride) {
+  const D d;
+  Vec acc[kR][kV];
+#pragma GCC unroll 8
+  for (int r = 0; r < kR; ++r)
+#pragma GCC unroll 8
+    for (int n = 0; n < kV; ++n) acc[r][n] = hn::Zero(d);
+  weigh_keys<kR, kV>(weights, weight_stride, v.first + f, v.stride, v.first_keys, acc);
+  if (v.first_keys < v.keys)
+    weigh_keys<kR, kV>(weights + v.first_keys, weight_stride, v.second + f, v.stride, v.keys - v.first_keys,
+                       acc);
 #pragma GCC unroll 8
   for (int r = 0; r < kR; ++r)
 #pragma GCC unroll 8
     for (int n = 0; n < kV; ++n) {
-      float* to = out + r * out_stride + n * kLanes;
+      float* to = out + r * out_stride + f + n * kLanes;
       hn::Store(hn::Add(hn::Load(d, to), acc[r][n]), d, to);
     }
 }
 
 // All features of kR rows. kV: vectors per step, so that kR * kV accumulators fit in registers.
 template <int kR, int kV, class T>
-HWY_INLINE void weigh_rows(const float* HWY_RESTRICT weights, int64_t weight_stride, const T* v,
-                           int64_t v_stride, int64_t keys, int64_t features, float* HWY_RESTRICT out,
-                           int64_t out_stride) {
+HWY_INLINE void weigh_rows(const float* HWY_RESTRICT weights, int64_t weight_stride, const ValueRows<T>& v,
+                           int64_t features, float* HWY_RESTRICT out, int64_t out_stride) {
   const D d;
   int64_t f = 0;
   for (; f + kV * kLanes <= features; f += kV * kLanes)
-    weigh_block<kR, kV>(weights, weight_stride, v + f, v_stride, keys, out + f, out_stride);
+    weigh_block<kR, kV>(weights, weight_stride, v, f, out, out_stride);
   if constexpr (kV > 2)
     for (; f + 2 * kLanes <= features; f += 2 * kLanes)
-      weigh_block<kR, 2>(weights, weight_stride, v + f, v_stride, keys, out + f, out_stride);
+      weigh_block<kR, 2>(weights, weight_stride, v, f, out, out_stride);
   for (; f + kLanes <= features; f += kLanes)
-    weigh_block<kR, 1>(weights, weight_stride, v + f, v_stride, keys, out + f, out_stride);
+    weigh_block<kR, 1>(weights, weight_stride, v, f, out, out_stride);
   if (f == features) return;
   Vec acc[kR];
   for (int r = 0; r < kR; ++r) acc[r] = hn::Zero(d);
-  for (int64_t key = 0; key < keys; ++key) {
-    const Vec row = load_first(d, v + key * v_stride + f, features - f);
+  for (int64_t key = 0; key < v.keys; ++key) {
+    const T* at = key < v.first_keys ? v.first + key * v.stride : v.second + (key - v.first_keys) * v.stride;
+    const Vec row = load_first(d, at + f, features - f);
     for (int r = 0; r < kR; ++r)
       acc[r] = hn::MulAdd(hn::Set(d, weights[r * weight_stride + key]), row, acc[r]);
   }

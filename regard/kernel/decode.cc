@@ -24,6 +24,24 @@ struct Int {
   static constexpr int value = kValue;
 };
 
+// Where the keys and values of a chunk lie, kPageUnit positions a piece; pieces without a position of the
+// entry are not set. Keys go on into the next chunk, to be fetched ahead.
+template <class T>
+struct DecodeChunk {
+  const T* keys[2 * kDecodePieces];
+  const T* values[kDecodePieces];
+  int64_t key_stride, value_stride;
+
+  const T* key(int64_t at) const { return in(keys, at, key_stride); }
+  const T* value(int64_t at) const { return in(values, at, value_stride); }
+
+ private:
+  static HWY_INLINE const T* in(const T* const* pieces, int64_t at, int64_t stride) {
+    const auto position = static_cast<uint64_t>(at);
+    return pieces[position / kPageUnit] + static_cast<int64_t>(position % kPageUnit) * stride;
+  }
+};
+
 // Scratch of a task: all query rows of one key/value head, row-major.
 struct DecodeScratch {
   float* q;       // [rows][Dk], scaled
@@ -31,7 +49,9 @@ struct DecodeScratch {
   float* out;     // [rows][Dv]
   float* sums;    // [rows][kLanes]
   float* row_max;
-  LiveTile* live;  // [rows][panels]
+  float* key_scales;    // [kDecodeKeys] of a chunk; int8 only
+  float* value_scales;  //
+  LiveTile* live;       // [rows][panels]
 
   DecodeScratch(const DecodeLayout& layout, std::byte* at) {
     Carver carve(at);
@@ -39,26 +59,29 @@ struct DecodeScratch {
     scores = carve.take<float>(layout.rows * layout.score_stride);
     out = carve.take<float>(layout.rows * layout.out_stride);
     sums = carve.take<float>(layout.rows * kMaxLanes);
+    key_scales = carve.take<float>(kDecodeKeys);
+    value_scales = carve.take<float>(kDecodeKeys);
     row_max = carve.take<float>(layout.rows);
     live = carve.take<LiveTile>(layout.rows * layout.live_stride);
   }
 };
 
+// T: the type of keys and values; q has its own.
 template <class T>
 struct Decoder {
   const Forward& p;
   const DecodeLayout& layout;
   const LogitRule rule;
-  const View<const T> k, v;
+  const int64_t key_features, value_features;
   const bool prefetch;  // keys and values come from memory, not from a cache
 
   Decoder(const Forward& p, const DecodeLayout& layout)
       : p(p),
         layout(layout),
         rule(p),
-        k(p.k.as<const T>()),
-        v(p.v.as<const T>()),
-        prefetch(k.size[0] * k.size[1] * k.size[2] * (k.size[3] + v.size[3]) *
+        key_features(p.k.size[3]),
+        value_features(p.v.size[3]),
+        prefetch(p.k.size[0] * p.k.size[1] * p.k.size[2] * (key_features + value_features) *
                      static_cast<int64_t>(sizeof(T)) >
                  (int64_t{4} << 20)) {}
 
@@ -72,27 +95,82 @@ struct Decoder {
     for (int64_t i = 0; i < n; i += 64 / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(at + i, 0, 3);
   }
 
-  // Products of all rows with keys [begin, end), four keys at a time; columns up to the next multiple of four
-  // repeat the last key and are masked later.
-  HWY_INLINE void dots(int64_t batch, int64_t kv_head, int64_t chunk, int64_t begin, int64_t end,
+  // Positions [begin, end) and those behind them, up to `last`, where the entry's keys end.
+  HWY_INLINE DecodeChunk<T> find_chunk(int64_t batch, int64_t kv_head, int64_t chunk, int64_t last) const {
+    DecodeChunk<T> found;
+    const int64_t pieces =
+        HWY_MIN((last - chunk + kPageUnit - 1) / kPageUnit, prefetch ? 2 * kDecodePieces : kDecodePieces);
+    if constexpr (sizeof(T) > 1) {
+      if (!p.pages) {
+        const View<const T> k = p.k.as<const T>();
+        const View<const T> v = p.v.as<const T>();
+        found.key_stride = k.stride[2];
+        found.value_stride = v.stride[2];
+        const T* key = k.at(batch, kv_head, chunk);
+        const T* value = v.at(batch, kv_head, chunk);
+        for (int64_t i = 0; i < pieces; ++i) found.keys[i] = key + i * kPageUnit * k.stride[2];
+        for (int64_t i = 0; i < HWY_MIN(pieces, kDecodePieces); ++i)
+          found.values[i] = value + i * kPageUnit * v.stride[2];
+        return found;
+      }
+    }
+    const Pages& pages = p.pages;
+    found.key_stride = pages.k.stride[2];
+    found.value_stride = pages.v.stride[2];
+    const int64_t first = HWY_MAX(pages.begin(batch) - chunk, 0) / kPageUnit;
+    for (int64_t i = first; i < pieces; ++i) {
+      const int64_t page = pages.page(batch, chunk + i * kPageUnit);
+      const int64_t row = (chunk + i * kPageUnit) % pages.page_size();
+      found.keys[i] = static_cast<const T*>(pages.k.data) + pages.k.offset(page, kv_head, row);
+      if (i < kDecodePieces)
+        found.values[i] = static_cast<const T*>(pages.v.data) + pages.v.offset(page, kv_head, row);
+    }
+    return found;
+  }
+
+  // Scales of positions [begin, end) of a chunk.
+  HWY_INLINE void gather_scales(int64_t batch, int64_t kv_head, int64_t chunk, int64_t begin, int64_t end,
+                                const DecodeScratch& s) const {
+    for (int64_t i = 0; i < kDecodeKeys; ++i) s.key_scales[i] = s.value_scales[i] = 0.0F;
+    for (int64_t key = begin; key < end; ++key) {
+      const int64_t page = p.pages.page(batch, key);
+      const int64_t row = key % p.pages.page_size();
+      s.key_scales[key - chunk] = p.pages.k.scales(page, kv_head, row, 0);
+      s.value_scales[key - chunk] = p.pages.v.scales(page, kv_head, row, 0);
+    }
+  }
+
+  // Products of all rows with keys [begin, end) of a chunk, four keys at a time; columns up to the next
+  // multiple of four repeat the last key and are masked later.
+  HWY_INLINE void dots(const DecodeChunk<T>& chunk, int64_t begin, int64_t end,
                        const DecodeScratch& s) const {
     for (int64_t key = begin; key < end; key += 4) {
+      const T* first = chunk.key(key);
+      const int64_t others = HWY_MIN(end - 1 - key, 3);
       const T* at[4];
-      for (int64_t j = 0; j < 4; ++j) at[j] = k.at(batch, kv_head, HWY_MIN(key + j, end - 1));
-      float* scores = s.scores + (key - chunk);
+      for (int64_t j = 0; j < 4; ++j) at[j] = first + HWY_MIN(j, others) * chunk.key_stride;
+      float* scores = s.scores + key;
       int64_t r = 0;
       for (; r + 3 < layout.rows || r + 2 == layout.rows; r += 2)
-        dot_block<2>(s.q + r * layout.q_stride, layout.q_stride, at, k.size[3],
+        dot_block<2>(s.q + r * layout.q_stride, layout.q_stride, at, key_features,
                      scores + r * layout.score_stride, layout.score_stride);
       if (r + 3 == layout.rows) {
-        dot_block<3>(s.q + r * layout.q_stride, layout.q_stride, at, k.size[3],
+        dot_block<3>(s.q + r * layout.q_stride, layout.q_stride, at, key_features,
                      scores + r * layout.score_stride, layout.score_stride);
       } else if (r + 1 == layout.rows) {
-        dot_block<1>(s.q + r * layout.q_stride, layout.q_stride, at, k.size[3],
+        dot_block<1>(s.q + r * layout.q_stride, layout.q_stride, at, key_features,
                      scores + r * layout.score_stride, layout.score_stride);
       }
       if (prefetch)
-        for (int64_t j = key; j < HWY_MIN(key + 4, end); ++j) fetch(v.at(batch, kv_head, j), v.size[3]);
+        for (int64_t j = 0; j <= others; ++j) fetch(chunk.value(key + j), value_features);
+    }
+    if constexpr (sizeof(T) == 1) {
+      const D d;
+      for (int64_t r = 0; r < layout.rows; ++r)
+        for (int64_t i = begin; i < end; i += kLanes) {
+          float* at = s.scores + r * layout.score_stride + i;
+          hn::Store(hn::Mul(hn::Load(d, at), hn::Load(d, s.key_scales + i)), d, at);
+        }
     }
   }
 
@@ -122,34 +200,49 @@ struct Decoder {
         const Vec factor = exp2(d, hn::Set(d, before - now));
         sum = hn::Mul(sum, factor);
         float* out = s.out + r * layout.out_stride;
-        for (int64_t f = 0; f < v.size[3]; f += kLanes)
+        for (int64_t f = 0; f < value_features; f += kLanes)
           hn::Store(hn::Mul(hn::Load(d, out + f), factor), d, out + f);
       }
       const Vec m = hn::Set(d, s.row_max[r] == -HUGE_VALF ? 0.0F : s.row_max[r]);
       for (int64_t i = range.begin * kCols; i < range.end * kCols; i += kLanes) {
         const Vec weight = exp2(d, hn::Sub(hn::Load(d, scores + i), m));
-        hn::Store(weight, d, scores + i);
+        if constexpr (sizeof(T) == 1)
+          hn::Store(hn::Mul(weight, hn::Load(d, s.value_scales + i)), d, scores + i);
+        else
+          hn::Store(weight, d, scores + i);
         sum = hn::Add(sum, weight);
       }
       hn::Store(sum, d, s.sums + r * kLanes);
     }
   }
 
-  // out += weights times values of keys [begin, end).
-  HWY_INLINE void weigh(int64_t batch, int64_t kv_head, int64_t chunk, int64_t begin, int64_t end,
-                        int64_t next, const DecodeScratch& s) const {
-    for (int64_t key = begin; key < end; key += kWeighKeys) {
-      const int64_t count = HWY_MIN(kWeighKeys, end - key);
-      const T* values = v.at(batch, kv_head, key);
+  // Parts end at multiples of kWeighKeys wherever they begin: what is left out because no row sees it does
+  // not change the order of the sum.
+  static HWY_INLINE int64_t part_end(int64_t key, int64_t end) {
+    return HWY_MIN(key / kWeighKeys * kWeighKeys + kWeighKeys, end);
+  }
+
+  // out += weights times values of keys [begin, end) of a chunk. What follows on the chunk's end up to `last`
+  // is fetched meanwhile.
+  HWY_INLINE void weigh(const DecodeChunk<T>& chunk, int64_t begin, int64_t end, int64_t next, int64_t last,
+                        const DecodeScratch& s) const {
+    for (int64_t key = begin, stop; key < end; key = stop) {
+      stop = part_end(key, end);
+      ValueRows<T> values{chunk.value(key), HWY_MIN(kPageUnit, stop - key), nullptr, stop - key,
+                          chunk.value_stride};
+      if (values.first_keys < values.keys) {
+        values.second = chunk.value(key + kPageUnit);
+        if (values.second == values.first + kPageUnit * values.stride) values.first_keys = values.keys;
+      }
       if (prefetch)
-        for (int64_t j = key + next - begin; j < HWY_MIN(key + next - begin + kWeighKeys, k.size[2]); ++j)
-          fetch(k.at(batch, kv_head, j), k.size[3]);
+        for (int64_t j = key + next - begin; j < HWY_MIN(stop + next - begin, last); ++j)
+          fetch(chunk.key(j), key_features);
       for (int64_t r = 0; r < layout.rows;) {
-        const float* weights = s.scores + r * layout.score_stride + (key - chunk);
+        const float* weights = s.scores + r * layout.score_stride + key;
         float* out = s.out + r * layout.out_stride;
         const auto run = [&](auto rows, auto vectors) HWY_ATTR {
-          weigh_rows<rows.value, vectors.value>(weights, layout.score_stride, values, v.stride[2], count,
-                                                v.size[3], out, layout.out_stride);
+          weigh_rows<rows.value, vectors.value>(weights, layout.score_stride, values, value_features, out,
+                                                layout.out_stride);
           r += rows.value;
         };
         switch (layout.rows - r) {
@@ -177,48 +270,71 @@ struct Decoder {
 
   // The same without what a row does not see, for values with a NaN or infinity: a weight of 0 does not stop
   // one.
-  HWY_NOINLINE void weigh_visible(int64_t batch, int64_t kv_head, int64_t chunk, int64_t begin, int64_t end,
+  HWY_NOINLINE void weigh_visible(int64_t batch, int64_t kv_head, int64_t first_key,
+                                  const DecodeChunk<T>& chunk, int64_t begin, int64_t end,
                                   const DecodeScratch& s) const {
     const D d;
     for (int64_t r = 0; r < layout.rows; ++r)
-      for (int64_t first = begin; first < end; first += kWeighKeys)  // parts and order of weigh()
-        for (int64_t f = 0; f < v.size[3]; f += kLanes) {
+      for (int64_t first = begin; first < end; first = part_end(first, end))  // parts and order of weigh()
+        for (int64_t f = 0; f < value_features; f += kLanes) {
           Vec acc = hn::Zero(d);
-          for (int64_t key = first; key < HWY_MIN(first + kWeighKeys, end); ++key) {
-            if (!sees(p, batch, head(kv_head, r), query(r), key)) continue;
-            const Vec x = load_first(d, v.at(batch, kv_head, key) + f, HWY_MIN(kLanes, v.size[3] - f));
-            acc = hn::MulAdd(hn::Set(d, s.scores[r * layout.score_stride + key - chunk]), x, acc);
+          for (int64_t key = first; key < part_end(first, end); ++key) {
+            if (first_key + key < kernel::first_key(p, batch)) continue;
+            if (!sees(p, batch, head(kv_head, r), query(r), first_key + key)) continue;
+            const Vec x = load_first(d, chunk.value(key) + f, HWY_MIN(kLanes, value_features - f));
+            acc = hn::MulAdd(hn::Set(d, s.scores[r * layout.score_stride + key]), x, acc);
           }
           float* to = s.out + r * layout.out_stride + f;
           hn::Store(hn::Add(hn::Load(d, to), acc), d, to);
         }
   }
 
-  HWY_INLINE bool values_finite(int64_t batch, int64_t kv_head, int64_t begin, int64_t end) const {
+  HWY_INLINE bool values_finite(const DecodeChunk<T>& chunk, int64_t begin, int64_t end,
+                                const DecodeScratch& s) const {
     const D d;
     const DI di;
     auto largest = hn::Zero(di);
-    for (int64_t key = begin; key < end; ++key) {
-      const T* at = v.at(batch, kv_head, key);
-      int64_t f = 0;
-      for (; f + kLanes <= v.size[3]; f += kLanes)
-        largest = hn::Max(largest, hn::BitCast(di, hn::Abs(load(d, at + f))));
-      if (f < v.size[3])
-        largest = hn::Max(largest, hn::BitCast(di, hn::Abs(load_first(d, at + f, v.size[3] - f))));
+    if constexpr (sizeof(T) == 1) {
+      for (int64_t i = 0; i < kDecodeKeys; i += kLanes)
+        largest = hn::Max(largest, hn::BitCast(di, hn::Abs(hn::Load(d, s.value_scales + i))));
+    } else {
+      for (int64_t key = begin; key < end; ++key) {
+        const T* at = chunk.value(key);
+        int64_t f = 0;
+        for (; f + kLanes <= value_features; f += kLanes)
+          largest = hn::Max(largest, hn::BitCast(di, hn::Abs(load(d, at + f))));
+        if (f < value_features)
+          largest = hn::Max(largest, hn::BitCast(di, hn::Abs(load_first(d, at + f, value_features - f))));
+      }
     }
     return hn::AllTrue(di, hn::Lt(largest, hn::Set(di, 0x7F800000)));
   }
 
+  HWY_INLINE void load_queries(int64_t batch, int64_t kv_head, const DecodeScratch& s) const {
+    for (int64_t i = 0; i < layout.rows * layout.q_stride; ++i) s.q[i] = 0.0F;
+    const auto run = [&](auto element) HWY_ATTR {
+      const View<const decltype(element)> q = p.q.as<const decltype(element)>();
+      for (int64_t r = 0; r < layout.rows; ++r)
+        load_row(q.at(batch, head(kv_head, r), query(r)), q.stride[3], q.size[3], rule.query_factor,
+                 s.q + r * layout.q_stride);
+    };
+    switch (p.q.dtype) {
+      case DType::f32:
+        return run(float());
+      case DType::bf16:
+        return run(bf16());
+      case DType::f16:
+        return run(f16());
+    }
+  }
+
   // Keys [begin, end) of one head; what comes out stays in s.
   void run_split(int64_t batch, int64_t kv_head, int64_t begin, int64_t end, const DecodeScratch& s) const {
-    const View<const T> q = p.q.as<const T>();
-    for (int64_t i = 0; i < layout.rows * layout.q_stride; ++i) s.q[i] = 0.0F;
-    for (int64_t r = 0; r < layout.rows; ++r)
-      load_row(q.at(batch, head(kv_head, r), query(r)), q.stride[3], q.size[3], rule.query_factor,
-               s.q + r * layout.q_stride);
+    load_queries(batch, kv_head, s);
     for (int64_t i = 0; i < layout.rows * layout.out_stride; ++i) s.out[i] = 0.0F;
     for (int64_t i = 0; i < layout.rows * kLanes; ++i) s.sums[i] = 0.0F;
     for (int64_t r = 0; r < layout.rows; ++r) s.row_max[r] = -HUGE_VALF;
+    const int64_t last_key = end_key(p, batch);
     for (int64_t chunk = begin; chunk < end; chunk += kDecodeKeys) {
       const int64_t chunk_end = HWY_MIN(chunk + kDecodeKeys, end);
       PanelRange range{kDecodeKeys, 0};
@@ -231,14 +347,19 @@ struct Decoder {
         all_seen = all_seen && sees_all(found, chunk_end - chunk, s.live + r * layout.live_stride);
       }
       if (range.begin >= range.end) continue;
-      const int64_t first = chunk + range.begin * kCols;
-      const int64_t last = HWY_MIN(chunk + range.end * kCols, chunk_end);
-      dots(batch, kv_head, chunk, first, last, s);
+      const DecodeChunk<T> at = find_chunk(batch, kv_head, chunk, last_key);
+      // A window may begin inside a page; what comes before in its piece lies there all the same.
+      const int64_t held = HWY_MAX(first_key(p, batch) - chunk, 0) / kPageUnit * kPageUnit;
+      const int64_t first = HWY_MAX(range.begin * kCols, held);
+      const int64_t last = HWY_MIN(range.end * kCols, chunk_end - chunk);
+      if constexpr (sizeof(T) == 1)
+        gather_scales(batch, kv_head, chunk, HWY_MAX(chunk + first, first_key(p, batch)), chunk + last, s);
+      dots(at, first, last, s);
       softmax(batch, kv_head, chunk, range, s);
-      if (all_seen || values_finite(batch, kv_head, first, last)) {
-        weigh(batch, kv_head, chunk, first, last, chunk_end, s);
+      if (all_seen || values_finite(at, first, last, s)) {
+        weigh(at, first, last, chunk_end - chunk, last_key - chunk, s);
       } else {
-        weigh_visible(batch, kv_head, chunk, first, last, s);
+        weigh_visible(batch, kv_head, chunk, at, first, last, s);
       }
     }
   }
@@ -260,12 +381,53 @@ HWY_INLINE void close(const Forward& p, int64_t batch, int64_t head, int64_t que
     store_out<kLanes>(p.out, batch, head, query, f, HWY_MIN(kLanes, features - f), factor, out + f);
 }
 
+// The splits of an entry that have keys; an entry without keys has one all the same.
+struct Splits {
+  int64_t begin, end;
+
+  Splits(const Forward& p, const DecodeLayout& layout, int64_t batch)
+      : begin(HWY_MIN(first_key(p, batch) / layout.split_keys, layout.splits - 1)),
+        end(HWY_MAX((end_key(p, batch) + layout.split_keys - 1) / layout.split_keys, begin + 1)) {}
+};
+
+// Merges the parts of a row in the order of the splits, into the first one's place, and writes it.
+HWY_INLINE void merge(const Forward& p, const DecodeLayout& layout, int64_t row, float* partials) {
+  const D d;
+  const int64_t heads = p.q.size[1];
+  const int64_t queries = p.q.size[2];
+  const int64_t batch = row / (heads * queries);
+  const int64_t features = p.v.size[3];
+  const int64_t partial_floats = layout.partial_floats();
+  const Splits splits(p, layout, batch);
+  float* parts = partials + row * layout.splits * partial_floats;
+  float* total = parts + splits.begin * partial_floats + kMaxLanes;
+  float maximum = -HUGE_VALF;
+  for (int64_t i = splits.begin; i < splits.end; ++i) maximum = HWY_MAX(maximum, parts[i * partial_floats]);
+  const Vec m = hn::Set(d, maximum == -HUGE_VALF ? 0.0F : maximum);
+  float sum = 0.0F;
+  for (int64_t i = splits.begin; i < splits.end; ++i) {
+    const float* part = parts + i * partial_floats;
+    const Vec factor = exp2(d, hn::Sub(hn::Set(d, part[0]), m));
+    const bool is_first = i == splits.begin;
+    if (part[0] == -HUGE_VALF && part[1] == 0.0F) {
+      if (is_first)
+        for (int64_t f = 0; f < features; f += kLanes) hn::Store(hn::Zero(d), d, total + f);
+      continue;
+    }
+    sum += part[1] * hn::GetLane(factor);
+    for (int64_t f = 0; f < features; f += kLanes) {
+      const Vec mine = hn::Mul(hn::Load(d, part + kMaxLanes + f), factor);
+      hn::Store(is_first ? mine : hn::Add(hn::Load(d, total + f), mine), d, total + f);
+    }
+  }
+  close(p, batch, row / queries % heads, row % queries, maximum, sum, total);
+}
+
 template <class T>
 void run_decode(const Forward& p, const ForwardTiling& tiling, std::byte* workspace, Parallel& parallel) {
   const DecodeLayout layout(p, tiling);
   const Decoder<T> decoder(p, layout);
   const int64_t kv_heads = p.k.size[1];
-  const int64_t keys = p.k.size[2];
   const int64_t partial_floats = layout.partial_floats();
   float* partials = reinterpret_cast<float*>(workspace);
   std::byte* scratch = workspace + static_cast<size_t>(layout.partials * partial_floats * 4);
@@ -275,9 +437,11 @@ void run_decode(const Forward& p, const ForwardTiling& tiling, std::byte* worksp
     const int64_t split = task % layout.splits;
     const int64_t batch = task / layout.splits / kv_heads;
     const int64_t kv_head = task / layout.splits % kv_heads;
+    const Splits splits(p, layout, batch);
+    if (split < splits.begin || split >= splits.end) return;
     const DecodeScratch s(layout, scratch + static_cast<size_t>(worker) * layout.worker_bytes());
     const int64_t begin = split * layout.split_keys;
-    decoder.run_split(batch, kv_head, begin, HWY_MIN(begin + layout.split_keys, keys), s);
+    decoder.run_split(batch, kv_head, begin, HWY_MIN(begin + layout.split_keys, end_key(p, batch)), s);
     for (int64_t r = 0; r < layout.rows; ++r) {
       const float sum = sum_of_lanes(d, hn::Load(d, s.sums + r * kLanes));
       const float* out = s.out + r * layout.out_stride;
@@ -296,44 +460,25 @@ void run_decode(const Forward& p, const ForwardTiling& tiling, std::byte* worksp
     }
   });
   if (layout.splits == 1) return;
-
-  // Merged in the order of the splits, into the first one's place. Too little work to share out.
-  const D d;
-  const int64_t heads = p.q.size[1];
-  const int64_t queries = p.q.size[2];
-  for (int64_t row = 0; row < p.q.size[0] * heads * queries; ++row) {
-    float* first = partials + row * layout.splits * partial_floats;
-    float maximum = -HUGE_VALF;
-    for (int64_t i = 0; i < layout.splits; ++i) maximum = HWY_MAX(maximum, first[i * partial_floats]);
-    const Vec m = hn::Set(d, maximum == -HUGE_VALF ? 0.0F : maximum);
-    float sum = 0.0F;
-    for (int64_t i = 0; i < layout.splits; ++i) {
-      const float* part = first + i * partial_floats;
-      const Vec factor = exp2(d, hn::Sub(hn::Set(d, part[0]), m));
-      if (part[0] == -HUGE_VALF && part[1] == 0.0F) {
-        if (i == 0)
-          for (int64_t f = 0; f < p.v.size[3]; f += kLanes) hn::Store(hn::Zero(d), d, first + kMaxLanes + f);
-        continue;
-      }
-      sum += part[1] * hn::GetLane(factor);
-      for (int64_t f = 0; f < p.v.size[3]; f += kLanes) {
-        float* to = first + kMaxLanes + f;
-        const Vec mine = hn::Mul(hn::Load(d, part + kMaxLanes + f), factor);
-        hn::Store(i == 0 ? mine : hn::Add(hn::Load(d, to), mine), d, to);
-      }
-    }
-    close(p, row / (heads * queries), row / queries % heads, row % queries, maximum, sum, first + kMaxLanes);
-  }
+  // Too little work to share out.
+  for (int64_t row = 0; row < p.q.size[0] * p.q.size[1] * p.q.size[2]; ++row) merge(p, layout, row, partials);
 }
 
 void Decode(const Forward& p, const ForwardTiling& tiling, std::byte* workspace, Parallel& parallel) {
-  switch (p.q.dtype) {
-    case DType::f32:
+  CacheType type = p.pages.type;
+  if (!p.pages)
+    type = p.k.dtype == DType::f32    ? CacheType::f32
+           : p.k.dtype == DType::bf16 ? CacheType::bf16
+                                      : CacheType::f16;
+  switch (type) {
+    case CacheType::f32:
       return run_decode<float>(p, tiling, workspace, parallel);
-    case DType::bf16:
+    case CacheType::bf16:
       return run_decode<bf16>(p, tiling, workspace, parallel);
-    case DType::f16:
+    case CacheType::f16:
       return run_decode<f16>(p, tiling, workspace, parallel);
+    case CacheType::i8:
+      return run_decode<int8_t>(p, tiling, workspace, parallel);
   }
 }
 

@@ -7,6 +7,7 @@ namespace regard::kernel {
 
 constexpr int64_t kDecodeKeys =
     128;  // keys between two looks at the row maximum: their K and V stay in the L2 cache
+constexpr int64_t kDecodePieces = kDecodeKeys / kPageUnit;  // of a chunk: each lies in one place
 
 struct DecodeLayout {
   int64_t rows;        // query rows that share a key/value head: group * Lq, row = head in group * Lq + query
@@ -32,6 +33,7 @@ struct DecodeLayout {
   int64_t partial_floats() const { return kMaxLanes + out_stride; }
   size_t worker_bytes() const {
     return static_cast<size_t>(
+        2 * kDecodeKeys * 4 +
         round_up(rows * ((q_stride + score_stride + out_stride + kMaxLanes) * 4 + live_stride * 4 + 4), 64) +
         64);
   }

@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kDecodeRows = 16;
 
 bool decodable(const Forward& p) {
-  return p.k.stride[3] == 1 && p.v.stride[3] == 1 && !p.dropout;
+  return !p.dropout && (p.pages || (p.k.stride[3] == 1 && p.v.stride[3] == 1));
 }
 
 }  // namespace
@@ -42,6 +42,7 @@ void forward(const Forward& problem, const ForwardTiling& tiling, std::span<std:
   if (workspace.size() < needed)
     throw std::invalid_argument("forward was given " + std::to_string(workspace.size()) +
                                 " bytes of workspace; it needs " + std::to_string(needed));
+  if (problem.pages) check_pages(problem);
   if (tiling.kind == ForwardTiling::Kind::prefill)
     return prefill(problem, tiling, workspace.data(), parallel);
   if (!decodable(problem))

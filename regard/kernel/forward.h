@@ -7,6 +7,7 @@
 
 #include "regard/kernel/dropout.h"
 #include "regard/kernel/observation.h"
+#include "regard/kernel/pages.h"
 #include "regard/kernel/parallel.h"
 #include "regard/kernel/score_tile.h"
 #include "regard/kernel/tile_mask.h"
@@ -21,6 +22,9 @@ struct Forward {
   ConstAnyView q;  // [B, Hq, Lq, Dk]
   ConstAnyView k;  // [B, Hkv, Lk, Dk], the type of q
   ConstAnyView v;  // [B, Hkv, Lk, Dv], the type of q
+  // Keys and values in pages, of a type of their own: k and v then say sizes only (Lk: the longest entry),
+  // and a row sees no key outside its entry's positions. Forward only; weights_tile() knows no pages.
+  Pages pages;
   AnyView out;  // [B, Hq, Lq, Dv], f32 or the type of q; a row that sees no key becomes 0; data == nullptr:
                 // not wanted, and v is not read
   View<float> lse;  // [B, Hq, Lq, 1] natural log of the sum of exp(logit), the sink included; -inf for an
@@ -31,7 +35,8 @@ struct Forward {
   View<const float>
       bias;  // [B, Hq, Lq, Lk], zero strides broadcast; added after the cap; data == nullptr: none
   View<const float> slopes;  // [B, Hq, 1, 1] ALiBi: logit -= slope * |i + alibi_offset - j|
-  int64_t alibi_offset = 0;  // Lk - Lq when rows are aligned to the end of the keys
+  int64_t alibi_offset = 0;  // Lk - Lq when rows are aligned to the end of the keys; pages: what is added to
+                             // their length - Lq
   View<const float> sinks;   // [B, Hq, 1, 1] one more logit in the denominator, without a value
   Dropout dropout;           // of the weights, after the softmax; lse does not know it
   TileMask mask;

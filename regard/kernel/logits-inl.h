@@ -110,7 +110,7 @@ HWY_INLINE void finish_logits(const LogitRule& rule, const Forward& p, int64_t b
         bias = copied;
       }
     }
-    const auto first = static_cast<float>(row + r + p.alibi_offset - key);
+    const auto first = static_cast<float>(row + r + alibi_offset(p, batch) - key);
     for (int64_t n = 0; n < kCols; n += kLanes) {
       float* at = tile + r * kCols + n;
       Vec x = hn::Load(d, at);

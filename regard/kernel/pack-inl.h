@@ -95,40 +95,54 @@ HWY_INLINE void pack_keys(const View<const T>& k, int64_t batch, int64_t head, i
   }
 }
 
-// Rows [begin, end) of one head, times factor, into panels to[D / kCols][panel_rows][kCols].
-// Features past D become 0. nonfinite: the bits of rows that hold a NaN or infinity are set.
+// One row, times factor, as row `at` of panels to[D / kCols][panel_rows][kCols]; features past D become 0.
+// Returns whether all of it is finite.
+template <class T>
+HWY_INLINE bool pack_row(const T* from, int64_t stride, int64_t features, float factor, int64_t panel_rows,
+                         int64_t at, float* HWY_RESTRICT to) {
+  const D d;
+  const DI di;
+  const Vec scale = hn::Set(d, factor);
+  auto largest = hn::Zero(di);
+  for (int64_t f = 0; f < features; f += kCols) {
+    float* row = to + f * panel_rows + at * kCols;
+    const int64_t n = HWY_MIN(kCols, features - f);
+    if (n < kCols || stride != 1) {
+      for (int64_t i = n; i < kCols; ++i) row[i] = 0.0F;
+      load_row(from + f * stride, stride, n, factor, row);
+#pragma GCC unroll 4
+      for (int64_t i = 0; i < kCols; i += kLanes)
+        largest = hn::Max(largest, hn::BitCast(di, hn::Abs(hn::Load(d, row + i))));
+      continue;
+    }
+#pragma GCC unroll 4
+    for (int64_t i = 0; i < kCols; i += kLanes) {
+      const Vec x = hn::Mul(load(d, from + f + i), scale);
+      hn::Store(x, d, row + i);
+      largest = hn::Max(largest, hn::BitCast(di, hn::Abs(x)));
+    }
+  }
+  return hn::AllTrue(di, hn::Lt(largest, hn::Set(di, 0x7F800000)));
+}
+
+// Rows [begin, end) of one head by pack_row(). nonfinite: the bits of rows that hold a NaN or infinity are
+// set.
 template <class T>
 HWY_INLINE void pack_rows(const View<const T>& from_view, int64_t batch, int64_t head, int64_t begin,
                           int64_t end, float factor, int64_t panel_rows, float* HWY_RESTRICT to,
                           uint64_t* HWY_RESTRICT nonfinite) {
-  const D d;
-  const DI di;
-  const int64_t features = from_view.size[3];
-  const int64_t stride = from_view.stride[3];
-  const auto infinity = hn::Set(di, 0x7F800000);
-  const Vec scale = hn::Set(d, factor);
   for (int64_t at = begin; at < end; ++at) {
-    const T* from = from_view.at(batch, head, at);
-    auto largest = hn::Zero(di);
-    for (int64_t f = 0; f < features; f += kCols) {
-      float* row = to + f * panel_rows + at * kCols;
-      const int64_t n = HWY_MIN(kCols, features - f);
-      if (n < kCols || stride != 1) {
-        for (int64_t i = n; i < kCols; ++i) row[i] = 0.0F;
-        load_row(from + f * stride, stride, n, factor, row);
-#pragma GCC unroll 4
-        for (int64_t i = 0; i < kCols; i += kLanes)
-          largest = hn::Max(largest, hn::BitCast(di, hn::Abs(hn::Load(d, row + i))));
-        continue;
-      }
-#pragma GCC unroll 4
-      for (int64_t i = 0; i < kCols; i += kLanes) {
-        const Vec x = hn::Mul(load(d, from + f + i), scale);
-        hn::Store(x, d, row + i);
-        largest = hn::Max(largest, hn::BitCast(di, hn::Abs(x)));
-      }
-    }
-    if (!hn::AllTrue(di, hn::Lt(largest, infinity))) nonfinite[at / 64] |= uint64_t{1} << (at % 64);
+    const bool finite = pack_row(from_view.at(batch, head, at), from_view.stride[3], from_view.size[3],
+                                 factor, panel_rows, at, to);
+    if (!finite) nonfinite[at / 64] |= uint64_t{1} << (at % 64);
+  }
+}
+
+// Sets what is not finite in packed row `at` to 0.
+HWY_INLINE void clear_nonfinite(int64_t features, int64_t panel_rows, int64_t at, float* HWY_RESTRICT to) {
+  for (int64_t f = 0; f < features; ++f) {
+    float& x = to[f / kCols * kCols * panel_rows + at * kCols + f % kCols];
+    if (!(x - x == 0.0F)) x = 0.0F;
   }
 }
 
@@ -139,13 +153,9 @@ HWY_INLINE void pack_values(const View<const T>& v, int64_t batch, int64_t head,
                             int64_t key_stride, float* HWY_RESTRICT to, uint64_t* HWY_RESTRICT nonfinite) {
   for (int64_t word = begin / 64; word * 64 < end; ++word) nonfinite[word] = 0;
   pack_rows(v, batch, head, begin, end, 1.0F, key_stride, to, nonfinite);
-  for (int64_t key = begin; key < end; ++key) {
-    if (HWY_LIKELY((nonfinite[key / 64] >> (key % 64) & 1) == 0)) continue;
-    for (int64_t f = 0; f < v.size[3]; ++f) {
-      float& x = to[f / kCols * kCols * key_stride + key * kCols + f % kCols];
-      if (!(x - x == 0.0F)) x = 0.0F;
-    }
-  }
+  for (int64_t key = begin; key < end; ++key)
+    if (HWY_UNLIKELY((nonfinite[key / 64] >> (key % 64) & 1) != 0))
+      clear_nonfinite(v.size[3], key_stride, key, to);
 }
 
 // One query row into a stored tile sequence to[Dk / kCols][kRows][kCols] as row r, times factor.

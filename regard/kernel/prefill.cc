@@ -9,6 +9,7 @@
 
 #include <hwy/foreach_target.h>
 
+#include "regard/kernel/pages-inl.h"
 #include "regard/kernel/strip-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -21,6 +22,22 @@ constexpr int64_t kPackKeys = 256;  // keys of a packing task
 template <class T>
 void pack(const Forward& p, int64_t batch, int64_t head, int64_t begin, int64_t end, const Panels& panels,
           float* staging) {
+  if (p.pages) {
+    const auto run = [&](auto element) HWY_ATTR {
+      pack_pages<decltype(element)>(p, batch, head, begin, end, staging, panels.keys, panels.values,
+                                    panels.key_stride, panels.nonfinite);
+    };
+    switch (p.pages.type) {
+      case CacheType::f32:
+        return run(float());
+      case CacheType::bf16:
+        return run(bf16());
+      case CacheType::f16:
+        return run(f16());
+      case CacheType::i8:
+        return run(int8_t());
+    }
+  }
   pack_keys(p.k.as<const T>(), batch, head, begin, end, staging, panels.keys);
   if (p.out)
     pack_values(p.v.as<const T>(), batch, head, begin, end, panels.key_stride, panels.values,

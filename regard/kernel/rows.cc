@@ -39,11 +39,17 @@ PanelRange live_panels(const Forward& p, int64_t batch, int64_t head, int64_t ro
   const int64_t panels = (end - begin + width - 1) / width;
   for (int64_t panel = 0; panel < panels; ++panel) live[panel] = {0, 0, false, 0};
   PanelRange range{panels, 0};
+  int64_t from = begin;
+  if (p.pages) {
+    from = std::max(begin, p.pages.begin(batch));
+    end = std::min(end, p.pages.end(batch));
+    if (from >= end) return range;
+  }
   if (!p.mask) {
-    add_span({begin, end, true}, begin, end, width, live, range);
+    add_span({from, end, true}, begin, end, width, live, range);
     return range;
   }
-  for (int64_t from = begin; from < end;) {
+  while (from < end) {
     const Span span = p.mask.next_span(p.mask.self, batch, head, row, count, from);
     if (span.begin >= span.end || span.begin >= end) break;
     add_span(span, begin, end, width, live, range);

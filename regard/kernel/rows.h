@@ -33,6 +33,11 @@ struct PanelRange {
 PanelRange live_panels(const Forward& p, int64_t batch, int64_t head, int64_t row, int64_t count,
                        int64_t begin, int64_t end, int64_t width, LiveTile* live);
 
+// What turns a row's number into its position on ALiBi's ruler.
+inline int64_t alibi_offset(const Forward& p, int64_t batch) {
+  return p.pages ? p.pages.end(batch) - p.q.size[2] + p.alibi_offset : p.alibi_offset;
+}
+
 // Whether a row may take part of a key's value: the mask allows it and the bias does not forbid it by
 // -infinity.
 bool sees(const Forward& p, int64_t batch, int64_t head, int64_t row, int64_t key);

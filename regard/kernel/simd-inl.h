@@ -69,6 +69,12 @@ HWY_INLINE Vec load(D d, const f16* p) {
 #endif
 }
 
+// Without its scale.
+HWY_INLINE Vec load(D d, const int8_t* p) {
+  const hn::Rebind<int8_t, D> d8;
+  return hn::ConvertTo(d, hn::PromoteTo(DI(), hn::LoadU(d8, p)));
+}
+
 // x[i] = 2^x[i] for x <= 126, relative error below 8e-8; 0 below -126 and for -infinity, NaN for NaN, exactly
 // 1 at 0. Polynomial: minimax on [-0.5, 0.5] with constant term 1, truncation 1.6e-8. Step by step for all of
 // them: one alone is a chain of some 40 cycles, and a scheduler holds too few of them to fill the units.

@@ -279,7 +279,7 @@ inline HWY_NOINLINE void restore_nonfinite(const Rows& rows, const Forward& p, c
         if (!sees(p, rows.batch, rows.head, row + r, key)) continue;
         const float weight = s.scores[tile_index * s.score_stride + panel * kTile + r * kCols + c];
         for (int64_t f = 0; f < p.v.size[3]; ++f) {
-          const float value = element(p.v, rows.batch, rows.head / (p.q.size[1] / p.k.size[1]), key, f);
+          const float value = value_element(p, rows.batch, rows.head / (p.q.size[1] / p.k.size[1]), key, f);
           if (value - value == 0.0F) continue;
           s.out[tile_index * s.out_stride + f / kCols * kTile + r * kCols + f % kCols] += weight * value;
         }

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <memory>
 #include <new>
+#include <stdexcept>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "regard/kernel/weights.cc"
@@ -102,6 +103,7 @@ HWY_EXPORT(WeightsTile);
 void weights_tile(const Forward& problem, View<const float> lse, int64_t batch, int64_t head, int64_t row,
                   int64_t rows, int64_t key, int64_t keys, float* weights, bool as_logits) {
   if (rows <= 0 || keys <= 0) return;
+  if (problem.pages) throw std::invalid_argument("weights_tile knows no keys in pages");
   const int64_t dk = round_up(problem.q.size[3], kMaxCols);
   struct Release {
     void operator()(float* p) const { ::operator delete[](p, std::align_val_t{64}); }
