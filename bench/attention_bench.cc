@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/grad_mode.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "bench/attention_sides.h"
 #include "bench/machine.h"
@@ -93,6 +94,27 @@ std::vector<AttentionCase> backward_cases() {
   return cases;
 }
 
+std::vector<AttentionCase> observe_cases() {
+  std::vector<AttentionCase> cases;
+  const auto add = [&](const char* mask, int64_t length, int64_t top_k, const char* peer) {
+    AttentionCase c = square(mask, length, 64, 1);
+    c.op = "observe";
+    c.top_k = top_k;
+    c.peer = peer;
+    cases.push_back(c);
+  };
+  for (const int64_t length : {1024, 2048, 4096, 8192})
+    for (const int64_t top_k : {0, 8}) add("none", length, top_k, "self");
+  for (const int64_t top_k : {0, 8}) add("causal", 2048, top_k, "self");
+  for (const int64_t top_k : {0, 8}) add("none", 2048, top_k, "unfused");
+  for (const int64_t length : {128, 512, 1024, 2048, 4096}) {
+    AttentionCase c = square("none", length, 64, 1);
+    c.peer = "unfused";
+    cases.push_back(c);
+  }
+  return cases;
+}
+
 }  // namespace
 
 std::vector<AttentionCase> attention_cases(bool quick) {
@@ -111,6 +133,7 @@ std::vector<AttentionCase> attention_cases(bool quick) {
     cases.push_back(decode(DType::bf16, DType::f32, threads));
   }
   for (const AttentionCase& c : backward_cases()) cases.push_back(c);
+  for (const AttentionCase& c : observe_cases()) cases.push_back(c);
   return cases;
 }
 
@@ -128,20 +151,17 @@ nlohmann::ordered_json run_attention_case(const AttentionCase& c, double seconds
   const auto peer_type = scalar_type(c.peer_dtype);
   const at::Tensor grad_out = make(c.heads, c.queries, c.value_features);
   Ours ours(c, {q.to(ours_type), k.to(ours_type), v.to(ours_type), grad_out.to(ours_type)});
-  Torch peer(c, {q.to(peer_type), k.to(peer_type), v.to(peer_type), grad_out.to(peer_type)});
+  const std::unique_ptr<Side> peer =
+      make_peer(c, {q.to(peer_type), k.to(peer_type), v.to(peer_type), grad_out.to(peer_type)});
 
   const Machine machine = measure_machine(ours.parallel());
   ours.run();
-  peer.run();
+  peer->run();
   const bool backward = c.op == "backward" || c.op == "forward_backward";
   double difference = 0;
   {
     const at::NoGradGuard no_grad;
-    difference = ((backward ? ours.grad_q() : ours.out()).to(at::kFloat) -
-                  (backward ? peer.grad_q() : peer.out()).to(at::kFloat))
-                     .abs()
-                     .max()
-                     .item<double>();
+    difference = (ours.result().to(at::kFloat) - peer->result().to(at::kFloat)).abs().max().item<double>();
   }
   const bool alone = c.threads == 1;
   const auto now = [&] { return alone ? thread_seconds() : wall_seconds(); };
@@ -152,7 +172,7 @@ nlohmann::ordered_json run_attention_case(const AttentionCase& c, double seconds
     const double a = now();
     ours.run();
     const double b = now();
-    peer.run();
+    peer->run();
     const double d = now();
     best_ours = std::min(best_ours, b - a);
     best_peer = std::min(best_peer, d - b);
@@ -169,6 +189,8 @@ nlohmann::ordered_json run_attention_case(const AttentionCase& c, double seconds
   const attention::BoundMask mask(mask_of(c), c.queries, c.keys);
   const attention::TileCount tiles = count_tiles(mask, 0, 0, ours.plan().tiling().query_rows, 64);
   const double gflops = operations / best_ours * 1e-9;
+  const std::string observed =
+      c.top_k > 0 ? "entropy, column sums, top " + std::to_string(c.top_k) : "entropy, column sums";
   nlohmann::ordered_json row;
   row["op"] = c.op;
   row["form"] = "softmax";
@@ -184,7 +206,7 @@ nlohmann::ordered_json run_attention_case(const AttentionCase& c, double seconds
   row["threads"] = c.threads;
   row["clock"] = alone ? "thread" : "wall";
   row["ours_ms"] = best_ours * 1e3;
-  row["peer"] = "torch";
+  row["peer"] = c.peer;
   row["peer_dtype"] = kernel::name(c.peer_dtype);
   row["peer_ms"] = best_peer * 1e3;
   row["ratio"] = best_peer / best_ours;
@@ -194,6 +216,7 @@ nlohmann::ordered_json run_attention_case(const AttentionCase& c, double seconds
   row["live_tiles"] = tiles.all == 0 ? 0.0 : static_cast<double>(tiles.live) / static_cast<double>(tiles.all);
   if (c.window > 0) row["window"] = c.window;
   if (c.dropout > 0) row["dropout"] = c.dropout;
+  if (c.op == "observe") row["observed"] = observed;
   row["difference"] = difference;
   row["isa"] = kernel::active_target();
   row["peak_gflops"] = machine.peak_gflops;

@@ -9,10 +9,13 @@
 
 namespace regard::bench {
 
-// One row of the table: a problem, given to our kernels and to libtorch's scaled_dot_product_attention.
+// One row of the table: a problem, given to our kernels and to a peer.
 struct AttentionCase {
-  std::string op = "forward";  // forward, backward, forward_backward, decode
-  std::string mask = "none";   // none, causal (square), window (causal too; libtorch gets it as a bool mask)
+  std::string op = "forward";  // forward, backward, forward_backward, decode, observe
+  // torch: scaled_dot_product_attention; unfused: product, softmax, product in libtorch, with what is
+  // observed taken from the weights; self: ours without a look at the weights
+  std::string peer = "torch";
+  std::string mask = "none";  // none, causal (square), window (causal too; libtorch gets it as a bool mask)
   kernel::DType dtype = kernel::DType::f32;
   kernel::DType peer_dtype = kernel::DType::f32;
   int64_t batch = 1;
@@ -25,6 +28,7 @@ struct AttentionCase {
   int threads = 1;
   int64_t window = 0;  // keys that a row sees
   double dropout = 0;
+  int64_t top_k = 0;  // observe: the best keys beside entropy and column sums
 };
 
 // quick: the rows that show each kernel once, under a minute on a quiet machine.
@@ -34,8 +38,8 @@ std::vector<AttentionCase> attention_cases(bool quick);
 // each: processor time of the thread with one thread, wall time with more. Columns: op, form, mask, dtype, B,
 // Hq, Hkv, Lq, Lk, Dk, Dv, threads, ours_ms, peer, peer_ms, ratio (peer / ours), gflops (of pairs that are
 // visible, 2.5 times as many backward), peak_share, extra_bytes (our scratch), live_tiles (share of the
-// square's tiles that are computed), window, dropout, peer_dtype, difference (largest, between the two
-// outputs), isa, peak_gflops and read_gbytes of the moment, kv_gbytes (keys and values over our time).
+// square's tiles that are computed), window, dropout, observed, peer_dtype, difference (largest, between the
+// two outputs), isa, peak_gflops and read_gbytes of the moment, kv_gbytes (keys and values over our time).
 nlohmann::ordered_json run_attention_case(const AttentionCase& c, double seconds);
 
 }  // namespace regard::bench

@@ -9,6 +9,7 @@
 
 #include "bench/attention_bench.h"
 #include "regard/attention/backward.h"
+#include "regard/attention/observe.h"
 #include "regard/attention/plan.h"
 #include "regard/attention/scratch.h"
 #include "regard/kernel/parallel.h"
@@ -22,42 +23,30 @@ struct AttentionInputs {
 
 attention::Mask mask_of(const AttentionCase& c);
 
-// libtorch's own call for the same problem, the backward by its autograd.
-class Torch {
+class Side {
  public:
-  Torch(const AttentionCase& c, const AttentionInputs& inputs);
-  void run();
-  const at::Tensor& out() const { return out_; }
-  // Of q, after a run with a backward.
-  const at::Tensor& grad_q() const { return gradients_[0]; }
-
- private:
-  void forward();
-  void backward();
-
-  std::string op_;
-  AttentionInputs in_;
-  at::Tensor out_;
-  std::vector<at::Tensor> gradients_;
-  std::optional<at::Tensor> mask_;
-  double dropout_;
-  bool causal_;
-  bool grouped_;
+  virtual ~Side() = default;
+  virtual void run() = 0;
+  // What the sides are compared by: the output, or the gradient of q where there is a backward.
+  virtual const at::Tensor& result() const = 0;
 };
 
+// As AttentionCase::peer says.
+std::unique_ptr<Side> make_peer(const AttentionCase& c, const AttentionInputs& inputs);
+
 // Our plan with its scratch.
-class Ours {
+class Ours final : public Side {
  public:
   Ours(const AttentionCase& c, const AttentionInputs& inputs);
-  void run();
-  const at::Tensor& out() const { return out_; }
-  const at::Tensor& grad_q() const { return gradients_[0]; }
+  void run() override;
+  const at::Tensor& result() const override { return gradients_.empty() ? out_ : gradients_[0]; }
   const attention::Plan& plan() const { return *plan_; }
   size_t extra_bytes() const { return bytes_; }
   kernel::Parallel& parallel() { return *parallel_; }
 
  private:
   std::string op_;
+  attention::Observe observe_;
   attention::Spec spec_;
   AttentionInputs in_;
   attention::Operands operands_;

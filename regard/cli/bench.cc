@@ -38,8 +38,8 @@ void print_header() {
   std::cout << std::left << std::setw(17) << "op" << std::setw(8) << "mask" << std::setw(6) << "type"
             << std::right << std::setw(6) << "heads" << std::setw(7) << "Lq" << std::setw(7) << "Lk"
             << std::setw(5) << "D" << std::setw(4) << "thr" << std::setw(11) << "ours ms" << std::setw(11)
-            << "torch ms" << std::setw(8) << "ratio" << std::setw(9) << "GFLOP/s" << std::setw(7) << "peak"
-            << "\n";
+            << "peer ms" << std::setw(8) << "ratio" << std::setw(9) << "GFLOP/s" << std::setw(7) << "peak"
+            << "  peer\n";
 }
 
 void print_row(const nlohmann::ordered_json& row) {
@@ -53,7 +53,8 @@ void print_row(const nlohmann::ordered_json& row) {
             << std::setw(11) << row["peer_ms"].get<double>() << std::setprecision(2) << std::setw(8)
             << row["ratio"].get<double>() << std::setprecision(1) << std::setw(9)
             << row["gflops"].get<double>() << std::setprecision(0) << std::setw(6)
-            << 100 * row["peak_share"].get<double>() << "%\n";
+            << 100 * row["peak_share"].get<double>() << "%  " << row["peer"].get<std::string>()
+            << (row.contains("observed") ? "  (" + row["observed"].get<std::string>() + ")" : "") << "\n";
 }
 
 void run_attention(const Bench& options) {
@@ -91,7 +92,7 @@ void add_bench(CLI::App& app) {
       ->check(CLI::IsMember({"torch"}))
       ->capture_default_str();
   attention->add_option("--op", options->op, "Only the rows of one operation")
-      ->check(CLI::IsMember({"forward", "backward", "forward_backward", "decode"}));
+      ->check(CLI::IsMember({"forward", "backward", "forward_backward", "decode", "observe"}));
   attention->add_flag("--quick", options->quick, "Fewer rows, under a minute");
   attention->add_option("--seconds", options->seconds, "Time for each row (default: 2, with --quick 0.4)")
       ->check(CLI::PositiveNumber);
