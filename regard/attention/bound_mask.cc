@@ -102,6 +102,8 @@ BoundMask::BoundMask(const Mask& mask, int64_t queries, int64_t keys, const Mask
     term.rows = queries;
     term.keys = keys;
     for (const Mask::Part& part : parts) std::visit(Bind{*this, sorted, term}, part);
+    if (term.begin >= term.end) term.keys = 0;
+    term.plain = !term.lengths && !term.segments && term.diagonal_count == 0;
   }
 }
 
@@ -118,12 +120,18 @@ kernel::TileMask BoundMask::tile_mask() const {
 }
 
 // Of a row of the term's rows. begin may lie beyond end; both never decrease from row to row.
-BoundMask::Interval BoundMask::row_keys(const Term& term, int64_t batch, int64_t row,
-                                        Segment& segment) const {
+inline BoundMask::Interval BoundMask::row_keys(const Term& term, int64_t batch, int64_t row,
+                                               Segment& segment) const {
+  if (!term.plain) return moved_row_keys(term, batch, row, segment);
+  return {std::clamp<int64_t>(row + term.begin, 0, term.keys),
+          std::clamp<int64_t>(row + term.end, 0, term.keys)};
+}
+
+BoundMask::Interval BoundMask::moved_row_keys(const Term& term, int64_t batch, int64_t row,
+                                              Segment& segment) const {
   int64_t last = term.keys;
-  if (term.lengths) last = std::clamp<int64_t>(data_.key_lengths(batch, 0, 0, 0), 0, last);
-  if (term.begin >= term.end) last = 0;
   Interval seen{row + term.begin, row + term.end};
+  if (term.lengths) last = std::clamp<int64_t>(data_.key_lengths(batch, 0, 0, 0), 0, last);
   for (int64_t d = 0; d < term.diagonal_count; ++d) {
     const Diagonal& diagonal = term.diagonals[d];
     const int64_t begin = floor_to(row + diagonal.offset, diagonal.size);
@@ -209,9 +217,9 @@ void BoundMask::term_bits(const Term& term, const Rows& rows, int64_t key, int64
                           uint64_t* words) const {
   Segment segment;
   uint64_t any = 0;
-  for (int64_t r = 0; r < rows.count; ++r) {
-    words[r] = 0;
-    if (rows.begin + r >= term.rows) continue;
+  const int64_t count = std::clamp<int64_t>(term.rows - rows.begin, 0, rows.count);
+  std::fill(words + count, words + rows.count, 0);
+  for (int64_t r = 0; r < count; ++r) {
     const Interval seen = row_keys(term, rows.batch, rows.begin + r, segment);
     const int64_t begin = std::clamp<int64_t>(seen.begin - key, 0, columns);
     const int64_t end = std::clamp<int64_t>(seen.end - key, 0, columns);

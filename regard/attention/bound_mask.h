@@ -51,6 +51,7 @@ class BoundMask {
     int64_t end = 0;
     int64_t rows = 0;
     int64_t keys = 0;
+    bool plain = true;  // nothing else moves the ends of a row
     bool lengths = false;
     bool segments = false;  // sorted ones
     uint8_t diagonal_count = 0;
@@ -67,6 +68,7 @@ class BoundMask {
 
   struct Bind;
   Interval row_keys(const Term& term, int64_t batch, int64_t row, Segment& segment) const;
+  Interval moved_row_keys(const Term& term, int64_t batch, int64_t row, Segment& segment) const;
   kernel::Span next_band_span(const Term& term, const kernel::Rows& rows, int64_t from) const;
   kernel::Span next_term_span(const Term& term, const kernel::Rows& rows, int64_t from) const;
   void term_bits(const Term& term, const kernel::Rows& rows, int64_t key, int64_t columns,

@@ -24,9 +24,19 @@ uint64_t nonzero_bytes(const uint8_t* bytes) {
   return (ones * 0x0102040810204080ULL) >> 56;
 }
 
-// Reads keys [from, limit) in pieces until their kind changes. piece(key) gives a word of visible pairs of
-// any row (first) and of every row (second), for up to `width` keys from key on. A span ends where the next
-// one begins, so that successive calls read each piece at most twice.
+// Gaps that no tile could skip are not worth a span of their own.
+constexpr int64_t kGap = 16;
+
+// Where the first kGap zeros in a row after bit `from` begin; kWord if there are none.
+int64_t end_of_run(uint64_t word, int64_t from) {
+  uint64_t zeros = ~word & ~low_bits(from);
+  for (int64_t n = 1; n < kGap; n *= 2) zeros &= zeros >> n;  // the next 2 n bits are zeros
+  return zeros == 0 ? kWord : std::countr_zero(zeros);
+}
+
+// Reads keys [from, limit) word by word until a gap, or until words of another kind. piece(key, columns)
+// gives the pairs that any row sees and those that every row sees. A span ends before what the next call
+// reads first, so that successive calls read a word a few times at most.
 template <class Piece>
 Span scan(int64_t from, int64_t limit, Piece&& piece) {
   Span span{limit, limit, false};
@@ -34,13 +44,16 @@ Span scan(int64_t from, int64_t limit, Piece&& piece) {
     const int64_t columns = std::min(kWord, limit - key);
     const auto [any, every] = piece(key, columns);
     const bool full = every == low_bits(columns);
+    int64_t first = any == 0 ? kWord : std::countr_zero(any);
     if (span.begin == limit) {
       if (any == 0) continue;
-      span = {key + std::countr_zero(any), 0, full};
-    } else if (any == 0 || full != span.full) {
+      span = {key + first, 0, full};
+    } else if (full != span.full || key + first - span.end >= kGap) {
       return span;
     }
-    span.end = key + kWord - std::countl_zero(any);
+    const int64_t end = end_of_run(any, first);
+    span.end = key + (end == kWord ? kWord - std::countl_zero(any) : end);
+    if (end < kWord) return span;
   }
   return span.begin == limit ? Span{} : span;
 }
@@ -49,7 +62,6 @@ Span scan(int64_t from, int64_t limit, Piece&& piece) {
 
 // A run of `count` rows sees a run of `count` keys of each period.
 Span BoundStride::next_span(const MaskData& /*data*/, const Rows& rows, int64_t from, int64_t limit) const {
-  constexpr int64_t kGap = 16;  // gaps that no tile could skip are not worth a span of their own
   if (period == 1) return {from, limit, true};
   if (period - rows.count < kGap) return {from, limit, false};
   const int64_t phase = floor_mod(from - (rows.begin + offset), period);
@@ -238,7 +250,17 @@ uint64_t segment_bits(const MaskData& data, int64_t batch, int64_t row, int64_t 
   const int64_t step = data.key_segments.stride[3];
   const int32_t* at = data.key_segments.at(batch, 0, 0) + key * step;
   uint64_t word = 0;
-  for (int64_t c = 0; c < columns; ++c) word |= uint64_t{at[c * step] == wanted} << c;
+  int64_t c = 0;
+  if constexpr (std::endian::native == std::endian::little) {
+    if (step == 1) {
+      for (; c + 8 <= columns; c += 8) {
+        uint8_t equal[8];
+        for (int64_t i = 0; i < 8; ++i) equal[i] = at[c + i] == wanted;
+        word |= nonzero_bytes(equal) << c;
+      }
+    }
+  }
+  for (; c < columns; ++c) word |= uint64_t{at[c * step] == wanted} << c;
   return word;
 }
 

@@ -56,6 +56,7 @@ TEST_P(Check, NamesTheOperandItsValueAndWhatIsAllowed) {
 const uint8_t kOn[64] = {1};
 const float kZeros[4096] = {};
 int64_t lengths[2] = {5, 6};
+const int32_t kNumbers[5] = {};
 
 const Malformed kCases[] = {
     {"KHeadsDoNotDivide", [](Call& c) { c.operands.q.size[1] = 7; }, {"k has 3 heads", "divisor of the 7"}},
@@ -134,6 +135,46 @@ const Malformed kCases[] = {
        c.operands.key_lengths = {lengths, {2, 1, 1, 1}};
      },
      {"key_lengths is given", "Mask::key_lengths()"}},
+    {"SegmentsMissing",
+     [](Call& c) {
+       c.spec.mask = Mask::segments();
+       c.operands.query_segments = {kNumbers, {1, 1, 1, 4}};
+     },
+     {"key_segments is missing", "mask is segments"}},
+    {"SegmentsNotAskedFor",
+     [](Call& c) {
+       c.operands.key_segments = {kNumbers, {1, 1, 1, 5}};
+     },
+     {"key_segments is given", "Mask::segments()"}},
+    {"SegmentsOfOtherLength",
+     [](Call& c) {
+       c.spec.mask = Mask::segments();
+       c.operands.query_segments = {kNumbers, {1, 1, 1, 1}};
+       c.operands.key_segments = {kNumbers, {1, 1, 1, 5}};
+     },
+     {"query_segments has sizes [1, 1, 1, 1]", "[2, 1, 1, 4]"}},
+    {"BlockMaskMissing",
+     [](Call& c) { c.spec.mask = Mask::blocks(2, 4); },
+     {"block_mask is missing", "[2, 6, 2, 2]"}},
+    {"BlockMaskNotAskedFor",
+     [](Call& c) {
+       c.operands.block_mask = {kOn, {1, 1, 1, 1}};
+     },
+     {"block_mask is given", "Mask::blocks()"}},
+    {"BlockMaskOfOtherSizes",
+     [](Call& c) {
+       c.spec.mask = Mask::blocks(2, 4);
+       c.operands.block_mask = {kOn, {1, 1, 2, 3}};
+     },
+     {"block_mask has sizes [1, 1, 2, 3]", "[2, 6, 2, 2]"}},
+    {"GridOfOtherSize",
+     [](Call& c) {
+       c.spec.mask = Mask::neighbourhood({2, 2, 1, 1});
+     },
+     {"mask is neighbourhood(2 x 2", "4 queries and 5 keys", "4 of both"}},
+    {"FirstBatchNegative",
+     [](Call& c) { c.operands.dropout_first_batch = -1; },
+     {"dropout_first_batch is -1", "0 or more"}},
     {"LengthTooLarge",
      [](Call& c) {
        c.spec.mask = Mask::key_lengths();
