@@ -5,7 +5,10 @@
 #include <torch/csrc/autograd/grad_mode.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <memory>
+#include <stdexcept>
 
 #include "bench/attention_sides.h"
 #include "bench/machine.h"
@@ -40,6 +43,26 @@ double visible_pairs(const AttentionCase& c) {
     pairs += static_cast<double>(c.mask == "window" ? std::min(seen, c.window) : seen);
   }
   return pairs;
+}
+
+// The time that a command prints for a case.
+double peer_milliseconds(const std::string& command, const AttentionCase& c) {
+  const std::string line = command + " <<'REGARD_CASE'\n" + case_to_json(c).dump() + "\nREGARD_CASE\n";
+  FILE* pipe = ::popen(line.c_str(), "r");
+  if (pipe == nullptr) throw std::runtime_error("the peer's command could not be started: " + command);
+  std::string output;
+  std::array<char, 4096> buffer;
+  while (const size_t read = std::fread(buffer.data(), 1, buffer.size(), pipe))
+    output.append(buffer.data(), read);
+  const int status = ::pclose(pipe);
+  if (status != 0) throw std::runtime_error("the peer's command failed: " + command);
+  const auto row = nlohmann::json::parse(output, nullptr, /*allow_exceptions=*/false);
+  if (!row.is_object() || !row.contains("ours_ms") || !row["ours_ms"].is_number() ||
+      row["ours_ms"].get<double>() <= 0) {
+    throw std::runtime_error("the peer's command must print one JSON object with a time \"ours_ms\": " +
+                             command);
+  }
+  return row["ours_ms"];
 }
 
 AttentionCase square(const std::string& mask, int64_t length, int64_t features, int threads) {
@@ -137,7 +160,8 @@ std::vector<AttentionCase> attention_cases(bool quick) {
   return cases;
 }
 
-nlohmann::ordered_json run_attention_case(const AttentionCase& c, double seconds) {
+nlohmann::ordered_json run_attention_case(const AttentionCase& c, double seconds,
+                                          const std::string& peer_command) {
   const int threads_before = at::get_num_threads();
   at::set_num_threads(c.threads);
   at::manual_seed(1);
@@ -151,15 +175,16 @@ nlohmann::ordered_json run_attention_case(const AttentionCase& c, double seconds
   const auto peer_type = scalar_type(c.peer_dtype);
   const at::Tensor grad_out = make(c.heads, c.queries, c.value_features);
   Ours ours(c, {q.to(ours_type), k.to(ours_type), v.to(ours_type), grad_out.to(ours_type)});
-  const std::unique_ptr<Side> peer =
-      make_peer(c, {q.to(peer_type), k.to(peer_type), v.to(peer_type), grad_out.to(peer_type)});
+  const bool in_process = peer_command.empty();
+  std::unique_ptr<Side> peer;
+  if (in_process)
+    peer = make_peer(c, {q.to(peer_type), k.to(peer_type), v.to(peer_type), grad_out.to(peer_type)});
 
   const Machine machine = measure_machine(ours.parallel());
   ours.run();
-  peer->run();
-  const bool backward = c.op == "backward" || c.op == "forward_backward";
   double difference = 0;
-  {
+  if (in_process) {
+    peer->run();
     const at::NoGradGuard no_grad;
     difference = (ours.result().to(at::kFloat) - peer->result().to(at::kFloat)).abs().max().item<double>();
   }
@@ -172,13 +197,15 @@ nlohmann::ordered_json run_attention_case(const AttentionCase& c, double seconds
     const double a = now();
     ours.run();
     const double b = now();
-    peer->run();
-    const double d = now();
     best_ours = std::min(best_ours, b - a);
-    best_peer = std::min(best_peer, d - b);
+    if (!in_process) continue;
+    peer->run();
+    best_peer = std::min(best_peer, now() - b);
   }
   at::set_num_threads(threads_before);
+  if (!in_process) best_peer = peer_milliseconds(peer_command, c) * 1e-3;
 
+  const bool backward = c.op == "backward" || c.op == "forward_backward";
   const double key_products = (c.op == "backward" ? 3.0 : backward ? 4.0 : 1.0);
   const double value_products = (c.op == "backward" ? 2.0 : backward ? 3.0 : 1.0);
   const double operations = 2.0 * static_cast<double>(c.batch * c.heads) * visible_pairs(c) *
@@ -186,6 +213,12 @@ nlohmann::ordered_json run_attention_case(const AttentionCase& c, double seconds
                              value_products * static_cast<double>(c.value_features));
   const double kv_bytes = static_cast<double>(c.batch * c.kv_heads * c.keys *
                                               (c.key_features + c.value_features) * kernel::bytes(c.dtype));
+  const double rows = static_cast<double>(c.batch * c.heads * c.queries);
+  const double row_features = static_cast<double>(c.key_features + c.value_features);
+  const double moved = (rows * row_features * (backward ? 2.0 : 1.0) +
+                        (backward ? rows * static_cast<double>(c.value_features) : 0)) *
+                           static_cast<double>(kernel::bytes(c.dtype)) +
+                       kv_bytes * (backward ? 2.0 : 1.0);
   const attention::BoundMask mask(mask_of(c), c.queries, c.keys);
   const attention::TileCount tiles = count_tiles(mask, 0, 0, ours.plan().tiling().query_rows, 64);
   const double gflops = operations / best_ours * 1e-9;
@@ -206,7 +239,7 @@ nlohmann::ordered_json run_attention_case(const AttentionCase& c, double seconds
   row["threads"] = c.threads;
   row["clock"] = alone ? "thread" : "wall";
   row["ours_ms"] = best_ours * 1e3;
-  row["peer"] = c.peer;
+  row["peer"] = in_process ? c.peer : peer_command;
   row["peer_dtype"] = kernel::name(c.peer_dtype);
   row["peer_ms"] = best_peer * 1e3;
   row["ratio"] = best_peer / best_ours;
@@ -217,7 +250,8 @@ nlohmann::ordered_json run_attention_case(const AttentionCase& c, double seconds
   if (c.window > 0) row["window"] = c.window;
   if (c.dropout > 0) row["dropout"] = c.dropout;
   if (c.op == "observe") row["observed"] = observed;
-  row["difference"] = difference;
+  row["intensity"] = operations / moved;
+  if (in_process) row["difference"] = difference;
   row["isa"] = kernel::active_target();
   row["peak_gflops"] = machine.peak_gflops;
   row["read_gbytes"] = machine.read_gbytes;

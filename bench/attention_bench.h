@@ -40,6 +40,17 @@ std::vector<AttentionCase> attention_cases(bool quick);
 // visible, 2.5 times as many backward), peak_share, extra_bytes (our scratch), live_tiles (share of the
 // square's tiles that are computed), window, dropout, observed, peer_dtype, difference (largest, between the
 // two outputs), isa, peak_gflops and read_gbytes of the moment, kv_gbytes (keys and values over our time).
-nlohmann::ordered_json run_attention_case(const AttentionCase& c, double seconds);
+// intensity: operations over the bytes of inputs and results.
+// peer_command: a shell command that gets the case as JSON (case_to_json) on standard input and prints an
+// object with its own time as "ours_ms", as `regard bench attention --case - --json` does; it takes the
+// peer's place. Throws std::runtime_error when it fails or prints something else.
+nlohmann::ordered_json run_attention_case(const AttentionCase& c, double seconds,
+                                          const std::string& peer_command = "");
+
+// The columns that make a case: op, mask, dtype, B, Hq, Hkv, Lq, Lk, Dk, Dv, threads, window, dropout, top_k.
+nlohmann::ordered_json case_to_json(const AttentionCase& c);
+// Columns that are absent keep their default. Throws std::invalid_argument on unknown columns and on values
+// that mean nothing.
+AttentionCase case_from_json(const nlohmann::json& columns);
 
 }  // namespace regard::bench

@@ -1,15 +1,21 @@
-#include <cstdio>
+#include <algorithm>
 #include <cstdlib>
 #include <iomanip>
 #include <iostream>
+#include <iterator>
 #include <memory>
+#include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "bench/attention_bench.h"
 #include "bench/embed_bench.h"
+#include "bench/memory_bench.h"
+#include "bench/roofline.h"
 #include "regard/cli/interrupt.h"
 #include "regard/cli/output.h"
 #include "regard/cli/verbs.h"
+#include "regard/io/atomic_file.h"
 
 // bench: our kernels beside what people use now, alternately in one process. Only ratios of one run mean
 // anything.
@@ -19,6 +25,10 @@ namespace {
 struct Bench {
   std::string against = "torch";
   std::string op;
+  std::string peer_command;
+  std::string one_case;
+  std::string roofline;
+  bool csv = false;
   bool json = false;
   bool quick = false;
   double seconds = 0.0;
@@ -57,20 +67,70 @@ void print_row(const nlohmann::ordered_json& row) {
             << (row.contains("observed") ? "  (" + row["observed"].get<std::string>() + ")" : "") << "\n";
 }
 
+// A header of the first row's columns, then a line a row; columns that only some rows have stay out.
+void print_csv(const nlohmann::ordered_json& row, bool first) {
+  static const std::vector<std::string> kOnlySome = {"window", "dropout", "observed", "difference"};
+  std::string header;
+  std::string line;
+  for (const auto& [column, value] : row.items()) {
+    if (std::find(kOnlySome.begin(), kOnlySome.end(), column) != kOnlySome.end()) continue;
+    header += (header.empty() ? "" : ",") + column;
+    line += (line.empty() ? "" : ",") + value.dump();
+  }
+  if (first) std::cout << header << '\n';
+  std::cout << line << '\n';
+}
+
+std::vector<bench::AttentionCase> chosen_cases(const Bench& options) {
+  if (options.one_case.empty()) return bench::attention_cases(options.quick);
+  std::string text = options.one_case;
+  if (text == "-") text.assign(std::istreambuf_iterator<char>(std::cin), {});
+  const auto columns = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (columns.is_discarded()) throw std::invalid_argument("--case is not JSON: " + text.substr(0, 60));
+  return {bench::case_from_json(columns)};
+}
+
 void run_attention(const Bench& options) {
   catch_interrupts();
   warn_about_waiting_threads();
   const double seconds = options.seconds > 0 ? options.seconds : options.quick ? 0.4 : 2.0;
-  if (!options.json) print_header();
-  for (const bench::AttentionCase& c : bench::attention_cases(options.quick)) {
+  const bool table = !options.json && !options.csv;
+  std::vector<nlohmann::ordered_json> rows;
+  for (const bench::AttentionCase& c : chosen_cases(options)) {
     if (!options.op.empty() && c.op != options.op) continue;
     stop_if_interrupted();
-    const auto row = bench::run_attention_case(c, seconds);
-    if (options.json)
+    const auto row = bench::run_attention_case(c, seconds, options.peer_command);
+    if (options.json) {
       std::cout << row.dump() << '\n';
-    else
+    } else if (options.csv) {
+      print_csv(row, rows.empty());
+    } else {
+      if (rows.empty()) print_header();
       print_row(row);
+    }
     flush_output();
+    rows.push_back(row);
+  }
+  if (!options.roofline.empty()) {
+    io::write_file_atomically(options.roofline, bench::roofline_svg(rows));
+    if (table) std::cerr << "roofline: " << options.roofline << '\n';
+  }
+}
+
+void run_memory(const Bench& options) {
+  if (!options.json) std::cout << "scratch bytes of a run, two workers, B=1 H=8 D=64\n";
+  for (const auto& row : bench::memory_bench()) {
+    if (options.json) {
+      std::cout << row.dump() << '\n';
+      continue;
+    }
+    std::cout << std::left << std::setw(10) << row["op"].get<std::string>() << std::setw(20)
+              << row["mask"].get<std::string>() << std::right;
+    for (size_t i = 0; i < row["Lq"].size(); ++i) {
+      std::cout << "  L=" << row["Lq"][i] << std::fixed << std::setprecision(1) << std::setw(8)
+                << row["extra_bytes"][i].get<double>() / 1e6 << " MB";
+    }
+    std::cout << "  grows as L^" << std::setprecision(2) << row["slope"].get<double>() << '\n';
   }
 }
 
@@ -96,9 +156,24 @@ void add_bench(CLI::App& app) {
   attention->add_flag("--quick", options->quick, "Fewer rows, under a minute");
   attention->add_option("--seconds", options->seconds, "Time for each row (default: 2, with --quick 0.4)")
       ->check(CLI::PositiveNumber);
-  attention->add_flag("--json", options->json, "One JSON object a line");
+  auto* peer_command = attention->add_option("--peer-cmd", options->peer_command,
+                                             "A shell command instead of the peer: it gets a case as JSON on "
+                                             "standard input and prints an object with "
+                                             "its time as \"ours_ms\"");
+  peer_command->excludes("--against");
+  attention->add_option("--case", options->one_case,
+                        "One case as JSON, e.g. '{\"mask\": \"causal\", \"Lq\": 512, "
+                        "\"Lk\": 512}'; - reads standard input");
+  attention->add_option("--roofline", options->roofline, "Draw the rows under the machine's limits (SVG)");
+  auto* json = attention->add_flag("--json", options->json, "One JSON object a line");
+  attention->add_flag("--csv", options->csv, "Comma-separated, with a header")->excludes(json);
   attention->footer("Example: regard bench attention --against torch --json");
   attention->callback([options] { run_attention(*options); });
+
+  CLI::App* memory = verb->add_subcommand("memory", "How the scratch of each kernel grows with the length");
+  memory->add_flag("--json", options->json, "One JSON object a line");
+  memory->footer("Example: regard bench memory");
+  memory->callback([options] { run_memory(*options); });
 
   CLI::App* embed =
       verb->add_subcommand("embed", "Sentence embedding beside the same model in plain libtorch");
