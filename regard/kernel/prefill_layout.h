@@ -65,7 +65,8 @@ struct PrefillLayout {
       const int64_t unit = std::max<int64_t>(p.observe.block_rows, 1);
       const int64_t query_heads = std::max<int64_t>(p.q.size[0] * p.q.size[1], 1);
       const int64_t wanted = std::clamp<int64_t>(32 / query_heads, 1, 8);
-      segment_rows = round_up(round_up((p.q.size[2] + wanted - 1) / wanted, 48), unit);
+      const int64_t rows = std::max<int64_t>(p.q.size[2], 1);
+      segment_rows = round_up(round_up((rows + wanted - 1) / wanted, 48), unit);
       segments = (p.q.size[2] + segment_rows - 1) / segment_rows;
     }
     column_floats = p.observe.column_sums ? p.q.size[0] * p.q.size[1] * segments * keys : 0;
