@@ -132,11 +132,16 @@ struct Decoder {
   HWY_INLINE void gather_scales(int64_t batch, int64_t kv_head, int64_t chunk, int64_t begin, int64_t end,
                                 const DecodeScratch& s) const {
     for (int64_t i = 0; i < kDecodeKeys; ++i) s.key_scales[i] = s.value_scales[i] = 0.0F;
-    for (int64_t key = begin; key < end; ++key) {
+    const View<const float>& of_keys = p.pages.k.scales;
+    const View<const float>& of_values = p.pages.v.scales;
+    for (int64_t key = begin, stop; key < end; key = stop) {
+      stop = HWY_MIN((key / kPageUnit + 1) * kPageUnit, end);
       const int64_t page = p.pages.page(batch, key);
       const int64_t row = key % p.pages.page_size();
-      s.key_scales[key - chunk] = p.pages.k.scales(page, kv_head, row, 0);
-      s.value_scales[key - chunk] = p.pages.v.scales(page, kv_head, row, 0);
+      for (int64_t i = 0; i < stop - key; ++i) {
+        s.key_scales[key - chunk + i] = of_keys(page, kv_head, row + i, 0);
+        s.value_scales[key - chunk + i] = of_values(page, kv_head, row + i, 0);
+      }
     }
   }
 
