@@ -76,6 +76,7 @@ configure neon
 build neon $(printf 'regard_%s_tests ' "${PROGRAMS[@]}")
 
 # As in cmake/aarch64.cmake.
+export REGARD_SEEDS=${REGARD_SEEDS:-200}  # of the property tests: emulation is ten to thirty times as slow
 EMULATOR=("$qemu" -L /usr/aarch64-linux-gnu -cpu cortex-a72)
 say "NEON under qemu: ${PROGRAMS[*]}, tests '$NEON_FILTER'"
 status=0 pids=()
