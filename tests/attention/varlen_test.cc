@@ -259,7 +259,8 @@ TEST_P(Varlen, BitsDoNotDependOnTheNumberOfThreads) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Targets, Varlen, ::testing::ValuesIn(kernel::runnable_targets()));
+INSTANTIATE_TEST_SUITE_P(Targets, Varlen, ::testing::ValuesIn(kernel::runnable_targets()),
+                         [](const auto& info) { return info.param; });
 
 TEST(VarlenCheck, NamesWhatIsWrongWithTheDocuments) {
   Packed pack({0, 4, 10}, {0, 4, 10}, 1);
