@@ -112,7 +112,8 @@ Observation observe(const Observe& what, const Spec& spec, const Operands& opera
   const BoundMask mask = bind_mask(spec, operands);
   kernel::Forward problem = lower(spec, operands, mask);
   if (!problem.lse) problem.lse = room("lse", own_lse, {B, H, Lq, 1});
-  if (operands.out && kernel::choose_forward_tiling(problem).kind == kernel::ForwardTiling::Kind::decode) {
+  if (operands.out && !spec.row_invariant &&
+      kernel::choose_forward_tiling(problem).kind == kernel::ForwardTiling::Kind::decode) {
     // Few rows: their result comes from the decode kernel, and looking at them once more costs little.
     attention(spec, operands, parallel);
     problem.out = {};

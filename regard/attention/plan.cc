@@ -36,7 +36,7 @@ void print_size(std::ostream& text, const char* name, const kernel::Extents& siz
 Plan::Plan(const Spec& spec, const Operands& operands) : spec_(spec), form_(operands) {
   check_form(spec, operands);
   const BoundMask mask = bind_form(spec_, form_);
-  tiling_ = kernel::choose_forward_tiling(lower(spec_, form_, mask));
+  if (!spec_.row_invariant) tiling_ = kernel::choose_forward_tiling(lower(spec_, form_, mask));
   reason_ = explain(tiling_, form_);
 }
 

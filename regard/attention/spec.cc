@@ -14,6 +14,7 @@ std::string Spec::to_string() const {
   }
   if (softcap > 0) text << ", softcap " << softcap;
   if (dropout > 0) text << ", dropout " << dropout;
+  if (row_invariant) text << ", row invariant";
   text << ", mask " << mask.to_string();
   return text.str();
 }

@@ -22,6 +22,9 @@ struct Spec {
   Mask mask;
   double dropout = 0;  // probability in [0, 1) that a weight becomes 0, rounded to 1/65536; the others
                        // are divided by 1 - that
+  // A row's bits depend on its q, the keys and the values alone, also where few rows would go to the decode
+  // kernel, which splits keys: decoding then equals prefill bit for bit, more slowly.
+  bool row_invariant = false;
   // ALiBi (slopes given): distance is |position(i) - j| with this alignment.
   Align alibi_align = Align::bottom_right;
 

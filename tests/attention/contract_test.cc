@@ -412,6 +412,29 @@ TEST_P(Contract, DecodeEqualsPrefillWithinTheErrorBound) {
 }
 
 // 10. In a bool mask every byte but 0 means: may attend.
+TEST_P(Contract, DecodeEqualsPrefillBitForBitWhenRowsMustBeInvariant) {
+  Problem whole({.B = 1, .Hq = 4, .Hkv = 2, .Lq = 90, .Lk = 90, .Dk = 24, .Dv = 40}, 31);
+  whole.spec.mask = Mask::causal(Align::bottom_right);
+  attention(whole.spec, whole.operands());
+  for (const int64_t length : {1, 2, 15, 16, 17, 64, 65, 90}) {
+    Operands call = whole.operands();
+    call.q.data = static_cast<const float*>(call.q.data) + (length - 1) * call.q.stride[2];
+    call.q.size[2] = 1;
+    call.k.size[2] = call.v.size[2] = length;
+    Tensor out(DType::f32, {1, 4, 1, 40});
+    call.out = out.view();
+    call.lse = {};
+    Spec spec = whole.spec;
+    spec.row_invariant = true;
+    attention(spec, call);
+    for (int64_t h = 0; h < 4; ++h) {
+      for (int64_t d = 0; d < 40; ++d) {
+        ASSERT_EQ(out.get(0, h, 0, d), whole.out.get(0, h, length - 1, d)) << "length " << length;
+      }
+    }
+  }
+}
+
 TEST_P(Contract, InADenseMaskTrueMeansMayAttend) {
   Problem problem({.Lk = 3, .Dk = 2, .Dv = 1}, 22);
   problem.add_dense_mask({1, 1, 1, 3}, 0.0);
