@@ -1,5 +1,6 @@
 #include "regard/attention/decode.h"
 
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -80,10 +81,13 @@ void decode(const Spec& spec, const Operands& operands, const KvCache& cache,
 
   Mask mask = spec.mask & Mask::causal(Align::bottom_right);
   if (shape.window > 0) mask = mask & Mask::window(shape.window - 1, -1, Align::bottom_right);
-  const EntryMasks masks(mask, operands.q.size[2], batch);
+  // The last position sees all that its entry has: nothing to ask for.
+  const bool sees_everything = operands.q.size[2] == 1 && shape.window == 0 && spec.mask.sees_everything();
+  std::optional<EntryMasks> masks;
+  if (!sees_everything) masks.emplace(mask, operands.q.size[2], batch);
   const BoundMask none({}, operands.q.size[2], batch.keys);
   kernel::Forward problem = lower(spec, all, none);
-  problem.mask = masks.tile_mask();
+  if (masks) problem.mask = masks->tile_mask();
   problem.pages = batch.pages;
   problem.k.data = problem.v.data = nullptr;
   problem.alibi_offset = 0;
