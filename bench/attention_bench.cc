@@ -117,7 +117,7 @@ std::vector<AttentionCase> backward_cases() {
   return cases;
 }
 
-std::vector<AttentionCase> observe_cases() {
+std::vector<AttentionCase> own_cases() {
   std::vector<AttentionCase> cases;
   const auto add = [&](const char* mask, int64_t length, int64_t top_k, const char* peer) {
     AttentionCase c = square(mask, length, 64, 1);
@@ -130,6 +130,12 @@ std::vector<AttentionCase> observe_cases() {
     for (const int64_t top_k : {0, 8}) add("none", length, top_k, "self");
   for (const int64_t top_k : {0, 8}) add("causal", 2048, top_k, "self");
   for (const int64_t top_k : {0, 8}) add("none", 2048, top_k, "unfused");
+  for (const int64_t length : {512, 2048}) {
+    AttentionCase c = square("causal", length, 64, 1);
+    c.op = "custom";
+    c.peer = "self";
+    cases.push_back(c);
+  }
   for (const int64_t length : {128, 512, 1024, 2048, 4096}) {
     AttentionCase c = square("none", length, 64, 1);
     c.peer = "unfused";
@@ -156,7 +162,7 @@ std::vector<AttentionCase> attention_cases(bool quick) {
     cases.push_back(decode(DType::bf16, DType::f32, threads));
   }
   for (const AttentionCase& c : backward_cases()) cases.push_back(c);
-  for (const AttentionCase& c : observe_cases()) cases.push_back(c);
+  for (const AttentionCase& c : own_cases()) cases.push_back(c);
   return cases;
 }
 

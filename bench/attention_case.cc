@@ -65,8 +65,8 @@ AttentionCase case_from_json(const nlohmann::json& columns) {
   c.queries = c.keys = 1024;
   for (const auto& [column, value] : columns.items()) {
     if (column == "op") {
-      c.op =
-          one_of(column, value, std::array{"forward", "backward", "forward_backward", "decode", "observe"});
+      c.op = one_of(column, value,
+                    std::array{"forward", "backward", "forward_backward", "decode", "observe", "custom"});
     } else if (column == "mask") {
       c.mask = one_of(column, value, std::array{"none", "causal", "window"});
     } else if (column == "dtype") {

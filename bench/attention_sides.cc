@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "regard/attention/custom.h"
 #include "regard/autograd/attention.h"
 #include "regard/autograd/views.h"
 
@@ -137,6 +138,16 @@ Ours::Ours(const AttentionCase& c, const AttentionInputs& inputs) : op_(c.op), i
 }
 
 void Ours::run() {
+  if (op_ == "custom") {  // ALiBi and causality as a caller would write them
+    const int64_t offset = operands_.k.size[2] - operands_.q.size[2];
+    attention::custom_attention(
+        {}, operands_,
+        [offset](auto s, int64_t, int64_t, int64_t i, int64_t j) {
+          return s - 0.01F * static_cast<float>(i + offset - j);
+        },
+        [offset](int64_t, int64_t, int64_t i, int64_t j) { return j <= i + offset; }, *parallel_);
+    return;
+  }
   if (op_ == "observe") {
     attention::observe(observe_, spec_, operands_, *parallel_);
     return;

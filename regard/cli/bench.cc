@@ -152,7 +152,7 @@ void add_bench(CLI::App& app) {
       ->check(CLI::IsMember({"torch"}))
       ->capture_default_str();
   attention->add_option("--op", options->op, "Only the rows of one operation")
-      ->check(CLI::IsMember({"forward", "backward", "forward_backward", "decode", "observe"}));
+      ->check(CLI::IsMember({"forward", "backward", "forward_backward", "decode", "observe", "custom"}));
   attention->add_flag("--quick", options->quick, "Fewer rows, under a minute");
   attention->add_option("--seconds", options->seconds, "Time for each row (default: 2, with --quick 0.4)")
       ->check(CLI::PositiveNumber);

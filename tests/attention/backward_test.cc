@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <tuple>
@@ -119,7 +120,9 @@ struct BothWays {
                      floor * static_cast<double>(std::max(square[2], square[3])));
     }
     if (result && grads.sinks.size() != Extents{}) {
-      result = check("sinks", grads.sinks, sum_to(plain.sinks, heads, grads.sinks.size()), floor);
+      const auto rows = static_cast<double>(square[0] / grads.sinks.size()[0] * square[2]);
+      result = check("sinks", grads.sinks, sum_to(plain.sinks, heads, grads.sinks.size()),
+                     floor * std::sqrt(std::max(1.0, rows)));
     }
     return result;
   }
@@ -153,17 +156,16 @@ TEST_P(Backward, OfManyBlocksStaysWithinTheErrorBound) {
                                    Mask::window(150, -1, Align::top_left)};
   uint64_t seed = 0;
   for (const Mask& mask : masks) {
-    for (const int64_t Dk : {16, 40, 130}) {
-      Problem problem({.B = 1, .Hq = 2, .Hkv = 1, .Lq = 211, .Lk = 403, .Dk = Dk, .Dv = 64}, ++seed);
-      problem.spec.mask = mask;
-      if (Dk == 40) problem.spec.dropout = 0.2;
-      if (Dk == 16) problem.add_dense_mask({1, 2, 211, 403}, 0.02);
-      SCOPED_TRACE(problem.sizes.to_string() + ", " + problem.spec.to_string());
-      Tensor grad_out(DType::f32, problem.out.size());
-      grad_out.fill_normal(problem.random);
-      BothWays run(problem, grad_out, nullptr, DType::f32);
-      EXPECT_TRUE(run.is_right(run.bound, 1.0));
-    }
+    const int64_t Dk = std::array{16, 40, 130}[seed % 3];
+    Problem problem({.B = 1, .Hq = 2, .Hkv = 1, .Lq = 211, .Lk = 403, .Dk = Dk, .Dv = 64}, ++seed);
+    problem.spec.mask = mask;
+    if (Dk == 40) problem.spec.dropout = 0.2;
+    if (Dk == 16) problem.add_dense_mask({1, 2, 211, 403}, 0.02);
+    SCOPED_TRACE(problem.sizes.to_string() + ", " + problem.spec.to_string());
+    Tensor grad_out(DType::f32, problem.out.size());
+    grad_out.fill_normal(problem.random);
+    BothWays run(problem, grad_out, nullptr, DType::f32);
+    EXPECT_TRUE(run.is_right(run.bound, 1.0));
   }
 }
 

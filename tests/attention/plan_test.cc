@@ -31,6 +31,10 @@ void* operator new(std::size_t size) {
 void* operator new(std::size_t size, std::align_val_t alignment) {
   return allocate(size, static_cast<std::size_t>(alignment));
 }
+// What the library's own sorting asks by; its memory too goes back by the operators below.
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  return std::malloc(size != 0 ? size : 1);
+}
 void operator delete(void* memory) noexcept {
   std::free(memory);
 }
