@@ -34,16 +34,16 @@ struct AttentionCase {
 // quick: the rows that show each kernel once, under a minute on a quiet machine.
 std::vector<AttentionCase> attention_cases(bool quick);
 
-// Runs ours and the peer alternately for about `seconds` (at least three times each) and takes the best of
-// each: processor time of the thread with one thread, wall time with more. Columns: op, form, mask, dtype, B,
-// Hq, Hkv, Lq, Lk, Dk, Dv, threads, ours_ms, peer, peer_ms, ratio (peer / ours), gflops (of pairs that are
-// visible, 2.5 times as many backward), peak_share, extra_bytes (our scratch), live_tiles (share of the
-// square's tiles that are computed), window, dropout, observed, peer_dtype, difference (largest, between the
-// two outputs), isa, peak_gflops and read_gbytes of the moment, kv_gbytes (keys and values over our time).
-// intensity: operations over the bytes of inputs and results.
-// peer_command: a shell command that gets the case as JSON (case_to_json) on standard input and prints an
-// object with its own time as "ours_ms", as `regard bench attention --case - --json` does; it takes the
-// peer's place. Throws std::runtime_error when it fails or prints something else.
+// Runs ours and the peer alternately for about `seconds` (three rounds at least unless they take long) and
+// takes the best of each: processor time of the thread with one thread, wall time with more. Columns: op,
+// form, mask, dtype, B, Hq, Hkv, Lq, Lk, Dk, Dv, threads, ours_ms, peer, peer_ms, ratio (peer / ours), gflops
+// (of pairs that are visible, 2.5 times as many backward), peak_share, extra_bytes (our scratch), live_tiles
+// (share of the square's tiles that are computed), window, dropout, observed, peer_dtype, difference
+// (largest, between the two outputs), isa, peak_gflops and read_gbytes of the moment, kv_gbytes (keys and
+// values over our time). intensity: operations over the bytes of inputs and results. peer_command: a shell
+// command that gets the case as JSON (case_to_json) on standard input and prints an object with its own time
+// as "ours_ms", as `regard bench attention --case - --json` does; it takes the peer's place. Throws
+// std::runtime_error when it fails or prints something else.
 nlohmann::ordered_json run_attention_case(const AttentionCase& c, double seconds,
                                           const std::string& peer_command = "");
 
