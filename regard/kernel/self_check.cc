@@ -4,6 +4,7 @@
 #include <cmath>
 #include <memory>
 #include <new>
+#include <type_traits>
 #include <vector>
 
 #include "regard/kernel/backward.h"
@@ -41,6 +42,8 @@ std::vector<T> numbers(int64_t count, uint32_t seed) {
     const float x = static_cast<float>(seed >> 8) * 0x1p-23F - 1.0F;
     if constexpr (sizeof(T) == 4)
       value = x;
+    else if constexpr (sizeof(T) == 1)
+      value = static_cast<T>(x * 127);
     else if constexpr (dtype_of<T>::value == DType::bf16)
       value = to_bf16(x);
     else
@@ -60,14 +63,29 @@ bool near(double got, double want) {
   return std::abs(got - want) < 1e-5;  // of numbers around 1; false for a NaN
 }
 
-// One small problem in one type, its gradients, and the same in double by the definition.
+// One small problem in one type, its gradients, and the same in double by the definition. int8: keys and
+// values come in pages, with scales, and there are no gradients.
 template <class T>
 class Problem {
+  static constexpr bool kPaged = sizeof(T) == 1;
+  using Query = std::conditional_t<kPaged, float, T>;
+
  public:
   Problem() {
-    p_.q = View<const T>(q_.data(), {1, kHeads, kRows, kDk});
-    p_.k = View<const T>(k_.data(), {1, kKvHeads, kKeys, kDk});
-    p_.v = View<const T>(v_.data(), {1, kKvHeads, kKeys, kDv});
+    p_.q = View<const Query>(q_.data(), {1, kHeads, kRows, kDk});
+    if constexpr (kPaged) {
+      p_.k.size = {1, kKvHeads, kKeys, kDk};
+      p_.v.size = {1, kKvHeads, kKeys, kDv};
+      p_.pages.type = CacheType::i8;
+      p_.pages.k = pool(k_, k_scales_, kDk);
+      p_.pages.v = pool(v_, v_scales_, kDv);
+      p_.pages.table32 = table_.data();
+      p_.pages.table_size = p_.pages.table_stride = kPages;
+      p_.pages.lengths = &kKeys;
+    } else {
+      p_.k = View<const T>(k_.data(), {1, kKvHeads, kKeys, kDk});
+      p_.v = View<const T>(v_.data(), {1, kKvHeads, kKeys, kDv});
+    }
     p_.out = out_.view();
     p_.lse = lse_.view();
     p_.scale = kScale;
@@ -171,14 +189,40 @@ class Problem {
     for (size_t at = 0; at < wanted_v.size(); ++at) grad_v.values[at] -= static_cast<float>(wanted_v[at]);
   }
 
+  // The rows of a head, kPageUnit after kPageUnit, as pages; of the last one the head's end is all that is
+  // read.
+  static PagePool pool(const std::vector<T>& values, const std::vector<float>& scales, int64_t features) {
+    const Extents size{kPages, kKvHeads, kPageUnit, features};
+    return {values.data(),
+            size,
+            {kPageUnit * features, kKeys * features, features, 1},
+            View<const float>(scales.data(), {kPages, kKvHeads, kPageUnit, 1}, {kPageUnit, kKeys, 1, 1})};
+  }
+  static double scale(const std::vector<float>& scales, int64_t h, int64_t j) {
+    return kPaged ? scales[static_cast<size_t>(h / 2 * kKeys + j)] : 1.0F;
+  }
+
   double q(int64_t h, int64_t i, int64_t d) const { return number(q_, (h * kRows + i) * kDk + d); }
-  double k(int64_t h, int64_t j, int64_t d) const { return number(k_, (h / 2 * kKeys + j) * kDk + d); }
-  double v(int64_t h, int64_t j, int64_t d) const { return number(v_, (h / 2 * kKeys + j) * kDv + d); }
-  static double number(const std::vector<T>& values, int64_t at) {
+  double k(int64_t h, int64_t j, int64_t d) const {
+    return number(k_, (h / 2 * kKeys + j) * kDk + d) * scale(k_scales_, h, j);
+  }
+  double v(int64_t h, int64_t j, int64_t d) const {
+    return number(v_, (h / 2 * kKeys + j) * kDv + d) * scale(v_scales_, h, j);
+  }
+  template <class U>
+  static double number(const std::vector<U>& values, int64_t at) {
     return to_float(values[static_cast<size_t>(at)]);
   }
 
-  const std::vector<T> q_ = numbers<T>(kHeads * kRows * kDk, 1);
+  static constexpr int64_t kPages = (kKeys + kPageUnit - 1) / kPageUnit;
+  const std::vector<int32_t> table_{0, 1, 2, 3, 4};
+  const std::vector<float> k_scales_ = scales(5), v_scales_ = scales(6);
+  static std::vector<float> scales(uint32_t seed) {
+    std::vector<float> values = numbers<float>(kKvHeads * kKeys, seed);
+    for (float& x : values) x = (x + 2.0F) / 256.0F;
+    return values;
+  }
+  const std::vector<Query> q_ = numbers<Query>(kHeads * kRows * kDk, 1);
   const std::vector<T> k_ = numbers<T>(kKvHeads * kKeys * kDk, 2);
   const std::vector<T> v_ = numbers<T>(kKvHeads * kKeys * kDv, 3);
   const std::vector<float> grad_out_ = numbers<float>(kHeads * kRows * kDv, 4);
@@ -190,13 +234,14 @@ template <class T>
 bool all_right() {
   Problem<T> problem;
   return problem.forward_is_right(ForwardTiling::Kind::decode) &&
-         problem.forward_is_right(ForwardTiling::Kind::prefill) && problem.backward_is_right();
+         problem.forward_is_right(ForwardTiling::Kind::prefill) &&
+         (sizeof(T) == 1 || problem.backward_is_right());
 }
 
 }  // namespace
 
 bool self_check() {
-  return all_right<float>() && all_right<bf16>() && all_right<f16>();
+  return all_right<float>() && all_right<bf16>() && all_right<f16>() && all_right<int8_t>();
 }
 
 }  // namespace regard::kernel
