@@ -164,6 +164,21 @@ TEST_P(Decode, EveryTypeEqualsTheReferenceOnWhatIsStored) {
   }
 }
 
+TEST_P(Decode, QueriesOfSixteenBitsMeetCachesOfAnyType) {
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    for (const CacheType type : {CacheType::f32, CacheType::bf16, CacheType::f16, CacheType::i8}) {
+      for (const int64_t rows : {1, 20}) {
+        SCOPED_TRACE(std::string(kernel::name(dtype)) + " over " + kernel::name(type));
+        KvCache cache(shape_of(type));
+        const int64_t sequence = cache.create();
+        append(cache, sequence, 90, 1);
+        const Tensor q = normal({1, kHeads, rows, kDk}, 5, dtype);
+        expect_right(run({}, q, cache, {sequence}), {}, q, cache, {sequence});
+      }
+    }
+  }
+}
+
 TEST_P(Decode, BitsAreThoseOfContiguousKeys) {
   for (const int64_t rows : {1, 2, 30}) {
     for (const int64_t length : {30, 64, 65, 700}) {
