@@ -176,9 +176,11 @@ std::string Mask::to_string() const {
       if (!conjunction.empty()) conjunction += " & ";
       conjunction += std::visit(ToString(), part);
     }
-    if (terms_.size() > 1 && term.size() > 1) conjunction = "(" + conjunction + ")";
     if (!text.empty()) text += " | ";
+    const bool grouped = terms_.size() > 1 && term.size() > 1;
+    if (grouped) text += '(';
     text += conjunction;
+    if (grouped) text += ')';
   }
   return text;
 }
