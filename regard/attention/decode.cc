@@ -91,7 +91,8 @@ void decode(const Spec& spec, const Operands& operands, const KvCache& cache,
   problem.pages = batch.pages;
   problem.k.data = problem.v.data = nullptr;
   problem.alibi_offset = 0;
-  const kernel::ForwardTiling tiling = kernel::choose_forward_tiling(problem);
+  kernel::ForwardTiling tiling;  // of packed keys, where a row does not depend on the others
+  if (!spec.row_invariant) tiling = kernel::choose_forward_tiling(problem);
   const Scratch scratch(kernel::forward_workspace(problem, tiling, parallel.workers()));
   kernel::forward(problem, tiling, scratch.bytes(), parallel);
 }

@@ -56,6 +56,10 @@ Spec with_scale(Spec spec, const MlaWeights& weights) {
   return spec;
 }
 
+MlaPath default_path(const Spec& spec, const MlaWeights& weights, int64_t queries, int64_t keys) {
+  return spec.row_invariant ? MlaPath::absorbed : choose_mla_path(weights, queries, keys);
+}
+
 // The features from `begin` on.
 template <class V>
 V features(V view, int64_t begin, int64_t end) {
@@ -148,7 +152,7 @@ void mla(const Spec& spec, const MlaWeights& weights, const Operands& operands, 
   if (latents.dtype != DType::f32)
     fail("k is of type ", kernel::name(latents.dtype), "; allowed: f32, or a cache of any type");
   const Spec scaled = with_scale(spec, weights);
-  if (path.value_or(choose_mla_path(weights, operands.q.size[2], latents.size[2])) == MlaPath::naive)
+  if (path.value_or(default_path(spec, weights, operands.q.size[2], latents.size[2])) == MlaPath::naive)
     return naive(scaled, weights, operands, latents.as<const float>(), parallel);
   absorbed(weights, operands, parallel, [&](Operands& latent) {
     latent.v = features(latents.as<const float>(), 0, weights.rank());
@@ -177,7 +181,7 @@ void mla_decode(const Spec& spec, const MlaWeights& weights, const Operands& ope
     keys = std::max(keys, cache.length(sequence));
     whole = whole && cache.start(sequence) == 0;
   }
-  if (path.value_or(choose_mla_path(weights, operands.q.size[2], keys)) == MlaPath::absorbed || !whole)
+  if (path.value_or(default_path(spec, weights, operands.q.size[2], keys)) == MlaPath::absorbed || !whole)
     return absorbed(weights, operands, parallel, [&](const Operands& latent) {
       decode(with_scale(spec, weights), latent, cache, sequences, parallel);
     });

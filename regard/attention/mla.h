@@ -35,8 +35,9 @@ MlaPath choose_mla_path(const MlaWeights& weights, int64_t queries, int64_t keys
 
 // operands: q [B, H, Lq, nope + rope], the rotated part last; k: the latents and rotated keys [B, 1, Lk, rank
 // + rope], no v; out [B, H, Lq, value]; all f32. The rest as in attention(); the default scale is 1 /
-// sqrt(nope + rope). Both paths are within the error bound of each other. Scratch: the naive path makes keys
-// and values of all heads, the absorbed one B H Lq (2 rank + rope) floats. Throws std::invalid_argument.
+// sqrt(nope + rope); with spec.row_invariant the path is the absorbed one unless it is named. Both paths are
+// within the error bound of each other. Scratch: the naive path makes keys and values of all heads, the
+// absorbed one B H Lq (2 rank + rope) floats. Throws std::invalid_argument.
 void mla(const Spec& spec, const MlaWeights& weights, const Operands& operands,
          std::optional<MlaPath> path = std::nullopt, kernel::Parallel& parallel = kernel::default_parallel());
 

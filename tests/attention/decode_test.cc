@@ -314,6 +314,27 @@ TEST_P(Decode, APromptInAnyChunksEqualsOnePrefill) {
   }
 }
 
+TEST_P(Decode, RowsThatMustBeInvariantAreThoseOfOnePrefillBitForBit) {
+  constexpr int64_t kLength = 70;
+  KvCache cache(shape_of(CacheType::bf16));
+  const int64_t whole = cache.create();
+  append(cache, whole, kLength, 1);
+  const Tensor q = normal({1, kHeads, kLength, kDk}, 2);
+  Spec spec;
+  spec.row_invariant = true;
+  const Result want = run(spec, q, cache, {whole});
+  const int64_t sequence = cache.create();
+  for (int64_t at = 0; at < kLength; ++at) {
+    append(cache, sequence, 1, 1);
+    Tensor row(DType::f32, {1, kHeads, 1, kDk});
+    for (int64_t h = 0; h < kHeads; ++h)
+      for (int64_t f = 0; f < kDk; ++f) row.set(0, h, 0, f, q.get(0, h, at, f));
+    const Result got = run(spec, row, cache, {sequence});
+    for (int64_t h = 0; h < kHeads; ++h)
+      for (int64_t f = 0; f < kDv; ++f) ASSERT_EQ(got.out.get(0, h, 0, f), want.out.get(0, h, at, f)) << at;
+  }
+}
+
 TEST_P(Decode, WhatFreedPagesHeldIsNeverSeen) {
   for (const CacheType type : {CacheType::f32, CacheType::f16, CacheType::i8}) {
     for (const int64_t window : {0, 20}) {
