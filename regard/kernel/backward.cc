@@ -381,6 +381,7 @@ void backward(const Backward& problem, const BackwardTiling& tiling, std::span<s
   if (workspace.size() < needed)
     throw std::invalid_argument("backward was given " + std::to_string(workspace.size()) +
                                 " bytes of workspace; it needs " + std::to_string(needed));
+  if (problem.forward.pages) throw std::invalid_argument("backward knows no keys in pages");
   clear(problem.grad_bias);
   clear(problem.grad_slopes);
   clear(problem.grad_sinks);
