@@ -130,6 +130,22 @@ HWY_INLINE float delta_of(const Backward& problem, const QueryHead& q, int64_t r
   return 0.0F;
 }
 
+// Sets the flags of rows that are not finite.
+HWY_INLINE void pack_grad_out(const Backward& problem, QueryHead& q) {
+  const auto pack = [&](const auto& view) HWY_ATTR {
+    pack_rows(view, q.batch, q.head, 0, problem.forward.q.size[2], 1.0F, q.panel_rows, q.grad_out,
+              q.nonfinite);
+  };
+  switch (problem.grad_out.dtype) {
+    case DType::f32:
+      return pack(problem.grad_out.as<const float>());
+    case DType::bf16:
+      return pack(problem.grad_out.as<const bf16>());
+    case DType::f16:
+      return pack(problem.grad_out.as<const f16>());
+  }
+}
+
 // q, grad_out, lse and delta of a head; sink_sum, if wanted, becomes the gradient of its sink.
 template <class T>
 void pack_head(const Backward& problem, const LogitRule& rule, QueryHead& q, double* sink_sum) {
@@ -137,12 +153,7 @@ void pack_head(const Backward& problem, const LogitRule& rule, QueryHead& q, dou
   const int64_t rows = p.q.size[2];
   for (int64_t word = 0; word * 64 < rows; ++word) q.nonfinite[word] = 0;
   pack_rows(p.q.as<const T>(), q.batch, q.head, 0, rows, rule.query_factor, q.panel_rows, q.q, q.nonfinite);
-  if (problem.grad_out.dtype == DType::f32)
-    pack_rows(problem.grad_out.as<const float>(), q.batch, q.head, 0, rows, 1.0F, q.panel_rows, q.grad_out,
-              q.nonfinite);
-  else
-    pack_rows(problem.grad_out.as<const T>(), q.batch, q.head, 0, rows, 1.0F, q.panel_rows, q.grad_out,
-              q.nonfinite);
+  pack_grad_out(problem, q);
   clear_tail(q.q, q.panel_rows, p.q.size[3], rows);
   clear_tail(q.grad_out, q.panel_rows, p.v.size[3], rows);
   double sink = 0.0;
