@@ -86,10 +86,12 @@ inline HWY_NOINLINE void collect_top(const Observation& observe, const StripScor
       if (!scores.is_live(r, panel)) continue;
       const float* logits = scores.row(r, panel);
       for (int64_t n = 0; n < kCols; n += kLanes) {
-        const auto above = hn::Gt(hn::Load(d, logits + n), hn::Set(d, threshold));
-        if (HWY_LIKELY(hn::AllFalse(d, above))) continue;
-        for (int64_t c = n; c < n + kLanes; ++c) {
-          if (!(logits[c] > threshold)) continue;
+        uint64_t above = 0;
+        hn::StoreMaskBits(d, hn::Gt(hn::Load(d, logits + n), hn::Set(d, threshold)),
+                          reinterpret_cast<uint8_t*>(&above));
+        for (; HWY_UNLIKELY(above != 0); above &= above - 1) {
+          const int64_t c = n + __builtin_ctzll(above);
+          if (!(logits[c] > threshold)) continue;  // it may have risen
           candidates[count++] = {logits[c], block + panel * kCols + c};
           if (count == capacity) threshold = keep_best(candidates, count, k);
         }
@@ -116,6 +118,24 @@ inline void write_top(const Observation& observe, const Rows& rows, double lse, 
   }
 }
 
+// columns += share of each row times its weights, over one stored tile.
+HWY_INLINE void add_columns_of_tile(const float* HWY_RESTRICT tile, const float* HWY_RESTRICT share,
+                                    int64_t count, bool finite, float* HWY_RESTRICT columns) {
+  const D d;
+  for (int64_t n = 0; n < kCols; n += kLanes) {
+    Vec sum = hn::Load(d, columns + n);
+    for (int64_t r = 0; r < count; ++r) {
+      const Vec weight = hn::Load(d, tile + r * kCols + n);
+      const Vec x = hn::Set(d, share[r]);
+      // Selected where a row's share is NaN: it stays out of the keys that the row does not see.
+      sum = HWY_LIKELY(finite)
+                ? hn::MulAdd(weight, x, sum)
+                : hn::Add(sum, hn::IfThenZeroElse(hn::Eq(weight, hn::Zero(d)), hn::Mul(weight, x)));
+    }
+    hn::Store(sum, d, columns + n);
+  }
+}
+
 // Column sums, block maps and whole rows of a block whose scores are weights relative to the final maximum.
 inline HWY_NOINLINE void observe_weights(const Observation& observe, const StripScores& scores,
                                          const Rows& rows, int64_t block, PanelRange range, int64_t keys,
@@ -124,19 +144,12 @@ inline HWY_NOINLINE void observe_weights(const Observation& observe, const Strip
   if (o.columns != nullptr) {
     for (int64_t first = 0; first < rows.count; first += kRows) {
       const int64_t count = HWY_MIN(kRows, rows.count - first);
+      bool finite = true;
+      for (int64_t r = first; r < first + count; ++r) finite = finite && o.share[r] - o.share[r] == 0.0F;
       for (int64_t panel = range.begin; panel < range.end; ++panel) {
         if (!scores.is_live(first, panel)) continue;
-        float* columns = o.columns + block + panel * kCols;
-        for (int64_t n = 0; n < kCols; n += kLanes) {
-          Vec sum = hn::Load(d, columns + n);
-          for (int64_t r = first; r < first + count; ++r) {
-            const Vec weight = hn::Load(d, scores.row(r, panel) + n);
-            const Vec share = hn::Set(d, o.share[r]);
-            // Selected: the NaN of a row stays out of the keys that it does not see.
-            sum = hn::Add(sum, hn::IfThenZeroElse(hn::Eq(weight, hn::Zero(d)), hn::Mul(weight, share)));
-          }
-          hn::Store(sum, d, columns + n);
-        }
+        add_columns_of_tile(scores.row(first, panel), o.share + first, count, finite,
+                            o.columns + block + panel * kCols);
       }
     }
   }

@@ -185,19 +185,25 @@ HWY_INLINE void exponentials(int64_t tile_index, PanelRange range, const StripSc
         x[i] = hn::Sub(hn::Load(d, at + i * kLanes), hn::Set(d, maxima[row + i / kVecs]));
       [[maybe_unused]] Vec below[kStep * kVecs];
       if constexpr (kObserve)
-        // Where the weight is 0 anyway, -infinity must not meet it.
+      // Where the weight is 0 anyway, -infinity must not meet it.
+#pragma GCC unroll 16
         for (int64_t i = 0; i < kStep * kVecs; ++i) below[i] = hn::Max(hn::Set(d, -150.0F), x[i]);
       exp2(d, x);
       if constexpr (kObserve) {
-        for (int64_t i = 0; i < kStep * kVecs; ++i) {
-          const int64_t r = row + i / kVecs;
-          float* entropy = observed->entropy + (tile_index * kRows + r) * kLanes;
-          hn::Store(hn::MulAdd(x[i], below[i], hn::Load(d, entropy)), d, entropy);
+#pragma GCC unroll 2
+        for (int64_t r = 0; r < kStep; ++r) {
+          float* entropy = observed->entropy + (tile_index * kRows + row + r) * kLanes;
+          Vec sum = hn::Load(d, entropy);
+#pragma GCC unroll 16
+          for (int64_t n = 0; n < kVecs; ++n) sum = hn::MulAdd(x[r * kVecs + n], below[r * kVecs + n], sum);
+          hn::Store(sum, d, entropy);
           if (!distances) continue;
-          float* distance = observed->distance + (tile_index * kRows + r) * kLanes;
-          const auto first = static_cast<float>(position + r - panel * kCols - i % kVecs * kLanes);
-          const Vec away = hn::Abs(hn::Sub(hn::Set(d, first), hn::Iota(d, 0.0F)));
-          hn::Store(hn::MulAdd(x[i], away, hn::Load(d, distance)), d, distance);
+          float* distance = observed->distance + (tile_index * kRows + row + r) * kLanes;
+          for (int64_t n = 0; n < kVecs; ++n) {
+            const auto first = static_cast<float>(position + row + r - panel * kCols - n * kLanes);
+            const Vec away = hn::Abs(hn::Sub(hn::Set(d, first), hn::Iota(d, 0.0F)));
+            hn::Store(hn::MulAdd(x[r * kVecs + n], away, hn::Load(d, distance)), d, distance);
+          }
         }
       }
 #pragma GCC unroll 2
