@@ -23,11 +23,9 @@ double median(std::vector<double> values) {
 
 // Okabe and Ito's colours, told apart by colour-blind readers too.
 const std::map<std::string, std::string>& colours() {
-  static const std::map<std::string, std::string> by_op = {{"forward", "#0072B2"},
-                                                           {"backward", "#D55E00"},
-                                                           {"forward_backward", "#CC79A7"},
-                                                           {"decode", "#009E73"},
-                                                           {"observe", "#E69F00"}};
+  static const std::map<std::string, std::string> by_op = {
+      {"forward", "#0072B2"}, {"backward", "#D55E00"}, {"forward_backward", "#CC79A7"},
+      {"decode", "#009E73"},  {"observe", "#E69F00"},  {"custom", "#000000"}};
   return by_op;
 }
 
@@ -71,7 +69,7 @@ class Svg {
 
 std::string short_number(double value) {
   std::ostringstream text;
-  text << std::setprecision(3) << value;
+  text << std::setprecision(value < 100 ? 3 : 4) << value;
   return text.str();
 }
 
@@ -114,7 +112,8 @@ std::string roofline_svg(const std::vector<nlohmann::ordered_json>& rows) {
   svg.line(std::max(ridge, std::pow(10, x.low)), peak, std::pow(10, x.high), peak, "#333333", 2);
   svg.label(kLeft + kWidth - 4, svg.py(peak) - 6, "multiply-add peak, " + short_number(peak) + " GFLOP/s",
             "end");
-  svg.label(svg.px(from) + 10, svg.py(from * bandwidth) - 10,
+  const double middle = std::sqrt(from * ridge);
+  svg.label(svg.px(middle) + 14, svg.py(middle * bandwidth) + 44,
             "read bandwidth, " + short_number(bandwidth) + " GB/s");
   for (const auto& row : rows) {
     const std::string op = row["op"];
