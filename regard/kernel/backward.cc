@@ -71,7 +71,7 @@ View<const T> from_position(const ConstAnyView& view, int64_t position) {
   return shifted;
 }
 
-// Rows [0, count) of all panels from `rows` on become 0 up to a whole tile.
+// The rows behind the last of `count` become 0, up to a whole tile, in all panels.
 HWY_INLINE void clear_tail(float* panels, int64_t panel_rows, int64_t features, int64_t count) {
   const int64_t end = (count + kRows - 1) / kRows * kRows;
   for (int64_t f = 0; f < features; f += kCols)
@@ -96,53 +96,22 @@ void pack_chunk(const Backward& problem, int64_t batch, int64_t kv_head, Backwar
       fill(chunk.grad_v + f * chunk.panel_rows, round_up(count, kBlock) * kCols, 0.0F);
 }
 
-// grad_out . out of one row; `packed` is grad_out in panels.
+// delta = grad_out . out of each row; grad_out is packed.
 template <class T>
-HWY_INLINE float row_delta(const T* out, int64_t stride, const float* packed, int64_t panel_rows,
-                           int64_t features) {
+HWY_INLINE void set_delta(const View<const T>& out, const QueryHead& q) {
   const D d;
   HWY_ALIGN float row[kCols];
-  Vec sum = hn::Zero(d);
-  for (int64_t f = 0; f < features; f += kCols) {
-    const int64_t n = HWY_MIN(kCols, features - f);
-    for (int64_t i = n; i < kCols; ++i) row[i] = 0.0F;
-    load_row(out + f * stride, stride, n, 1.0F, row);
-    for (int64_t i = 0; i < kCols; i += kLanes)
-      sum = hn::MulAdd(hn::Load(d, row + i), hn::Load(d, packed + f * panel_rows + i), sum);
-  }
-  return sum_of_lanes(d, sum);
-}
-
-HWY_INLINE float delta_of(const Backward& problem, const QueryHead& q, int64_t row) {
-  const AnyView& out = problem.forward.out;
-  const float* packed = q.grad_out + row * kCols;
-  switch (out.dtype) {
-    case DType::f32:
-      return row_delta(out.as<float>().at(q.batch, q.head, row), out.stride[3], packed, q.panel_rows,
-                       out.size[3]);
-    case DType::bf16:
-      return row_delta(out.as<bf16>().at(q.batch, q.head, row), out.stride[3], packed, q.panel_rows,
-                       out.size[3]);
-    case DType::f16:
-      return row_delta(out.as<f16>().at(q.batch, q.head, row), out.stride[3], packed, q.panel_rows,
-                       out.size[3]);
-  }
-  return 0.0F;
-}
-
-// Sets the flags of rows that are not finite.
-HWY_INLINE void pack_grad_out(const Backward& problem, QueryHead& q) {
-  const auto pack = [&](const auto& view) HWY_ATTR {
-    pack_rows(view, q.batch, q.head, 0, problem.forward.q.size[2], 1.0F, q.panel_rows, q.grad_out,
-              q.nonfinite);
-  };
-  switch (problem.grad_out.dtype) {
-    case DType::f32:
-      return pack(problem.grad_out.as<const float>());
-    case DType::bf16:
-      return pack(problem.grad_out.as<const bf16>());
-    case DType::f16:
-      return pack(problem.grad_out.as<const f16>());
+  for (int64_t i = 0; i < out.size[2]; ++i) {
+    Vec sum = hn::Zero(d);
+    for (int64_t f = 0; f < out.size[3]; f += kCols) {
+      const int64_t n = HWY_MIN(kCols, out.size[3] - f);
+      for (int64_t c = n; c < kCols; ++c) row[c] = 0.0F;
+      load_row(&out(q.batch, q.head, i, f), out.stride[3], n, 1.0F, row);
+      const float* packed = q.grad_out + f * q.panel_rows + i * kCols;
+      for (int64_t c = 0; c < kCols; c += kLanes)
+        sum = hn::MulAdd(hn::Load(d, row + c), hn::Load(d, packed + c), sum);
+    }
+    q.delta[i] = sum_of_lanes(d, sum);
   }
 }
 
@@ -153,19 +122,24 @@ void pack_head(const Backward& problem, const LogitRule& rule, QueryHead& q, dou
   const int64_t rows = p.q.size[2];
   for (int64_t word = 0; word * 64 < rows; ++word) q.nonfinite[word] = 0;
   pack_rows(p.q.as<const T>(), q.batch, q.head, 0, rows, rule.query_factor, q.panel_rows, q.q, q.nonfinite);
-  pack_grad_out(problem, q);
+  with_type(problem.grad_out.dtype, [&](auto element) HWY_ATTR {
+    pack_rows(problem.grad_out.as<const decltype(element)>(), q.batch, q.head, 0, rows, 1.0F, q.panel_rows,
+              q.grad_out, q.nonfinite);
+  });
+  with_type(p.out.dtype, [&](auto element) HWY_ATTR {
+    set_delta(View<const decltype(element)>(p.out.as<decltype(element)>()), q);
+  });
   clear_tail(q.q, q.panel_rows, p.q.size[3], rows);
   clear_tail(q.grad_out, q.panel_rows, p.v.size[3], rows);
   double sink = 0.0;
   for (int64_t i = 0; i < rows; ++i) {
     const double lse = p.lse(q.batch, q.head, i, 0);
     const double grad_lse = problem.grad_lse ? problem.grad_lse(q.batch, q.head, i, 0) : 0.0F;
-    const double total = lse * 1.4426950408889634;
     const bool empty = lse == -HUGE_VAL;
-    q.lse[i] = empty ? HUGE_VALF : static_cast<float>(total);
-    q.lse_rest[i] =
-        std::isfinite(q.lse[i]) ? static_cast<float>(total - static_cast<double>(q.lse[i])) : 0.0F;
-    q.delta[i] = empty ? 0.0F : static_cast<float>(static_cast<double>(delta_of(problem, q, i)) - grad_lse);
+    const SplitLse split(empty ? HUGE_VAL : lse);
+    q.lse[i] = split.high;
+    q.lse_rest[i] = split.low;
+    q.delta[i] = empty ? 0.0F : static_cast<float>(static_cast<double>(q.delta[i]) - grad_lse);
     if (sink_sum != nullptr && !empty)
       sink -= std::exp(static_cast<double>(p.sinks(q.batch, q.head, 0, 0)) - lse) *
               static_cast<double>(q.delta[i]);
@@ -329,14 +303,8 @@ void run_backward(const Backward& problem, const BackwardTiling& tiling, std::by
 }
 
 void RunBackward(const Backward& p, const BackwardTiling& tiling, std::byte* workspace, Parallel& parallel) {
-  switch (p.forward.q.dtype) {
-    case DType::f32:
-      return run_backward<float>(p, tiling, workspace, parallel);
-    case DType::bf16:
-      return run_backward<bf16>(p, tiling, workspace, parallel);
-    case DType::f16:
-      return run_backward<f16>(p, tiling, workspace, parallel);
-  }
+  with_type(p.forward.q.dtype,
+            [&](auto element) HWY_ATTR { run_backward<decltype(element)>(p, tiling, workspace, parallel); });
 }
 
 }  // namespace regard::kernel::HWY_NAMESPACE

@@ -43,7 +43,7 @@ struct BackwardLayout {
   }
 
   int64_t query_floats() const { return rows * dk; }
-  // One float per row and chunk for slopes, one per row for sinks, as doubles.
+  // Doubles: of each query head the gradient of its sink, and of its slope by each chunk.
   size_t sums_bytes() const { return static_cast<size_t>(round_up(query_heads * (chunks + 1), 8)) * 8; }
   size_t partial_bytes() const {
     return partial_q ? static_cast<size_t>(query_heads * chunks * query_floats()) * 4 : 0;

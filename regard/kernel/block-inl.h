@@ -11,6 +11,7 @@
 #include "regard/kernel/backward_layout.h"
 #include "regard/kernel/dropout-inl.h"
 #include "regard/kernel/logits-inl.h"
+#include "regard/kernel/pack-inl.h"
 #include "regard/kernel/plain_pair.h"
 #include "regard/kernel/tile-inl.h"
 
@@ -323,12 +324,6 @@ HWY_INLINE void add_grad_q(const float* HWY_RESTRICT grads, const Block& block,
       add_to(d, acc, q.grad_q + f * q.panel_rows + (block.row + r) * kCols);
     }
   }
-}
-
-HWY_INLINE bool any_flag(const uint64_t* words, int64_t begin, int64_t end) {
-  uint64_t any = 0;
-  for (int64_t word = begin / 64; word * 64 < end; ++word) any |= words[word];
-  return any != 0;
 }
 
 inline void add_block(const Backward& problem, const LogitRule& rule, const KeyChunk& chunk,

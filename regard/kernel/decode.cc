@@ -112,16 +112,8 @@ void Decode(const Forward& p, const ForwardTiling& tiling, std::byte* workspace,
     type = p.k.dtype == DType::f32    ? CacheType::f32
            : p.k.dtype == DType::bf16 ? CacheType::bf16
                                       : CacheType::f16;
-  switch (type) {
-    case CacheType::f32:
-      return run_decode<float>(p, tiling, workspace, parallel);
-    case CacheType::bf16:
-      return run_decode<bf16>(p, tiling, workspace, parallel);
-    case CacheType::f16:
-      return run_decode<f16>(p, tiling, workspace, parallel);
-    case CacheType::i8:
-      return run_decode<int8_t>(p, tiling, workspace, parallel);
-  }
+  with_type(type,
+            [&](auto element) HWY_ATTR { run_decode<decltype(element)>(p, tiling, workspace, parallel); });
 }
 
 }  // namespace regard::kernel::HWY_NAMESPACE

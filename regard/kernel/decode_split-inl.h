@@ -318,20 +318,12 @@ struct Decoder {
 
   HWY_INLINE void load_queries(int64_t batch, int64_t kv_head, const DecodeScratch& s) const {
     for (int64_t i = 0; i < layout.rows * layout.q_stride; ++i) s.q[i] = 0.0F;
-    const auto run = [&](auto element) HWY_ATTR {
+    with_type(p.q.dtype, [&](auto element) HWY_ATTR {
       const View<const decltype(element)> q = p.q.as<const decltype(element)>();
       for (int64_t r = 0; r < layout.rows; ++r)
         load_row(q.at(batch, head(kv_head, r), query(r)), q.stride[3], q.size[3], rule.query_factor,
                  s.q + r * layout.q_stride);
-    };
-    switch (p.q.dtype) {
-      case DType::f32:
-        return run(float());
-      case DType::bf16:
-        return run(bf16());
-      case DType::f16:
-        return run(f16());
-    }
+    });
   }
 
   // Keys [begin, end) of one head; what comes out stays in s.

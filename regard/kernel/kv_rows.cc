@@ -40,14 +40,8 @@ void convert(const T* from, float scale, int64_t n, float* to) {
 }  // namespace
 
 void widen_row(const ConstAnyView& view, int64_t batch, int64_t head, int64_t position, float* to) {
-  switch (view.dtype) {
-    case DType::f32:
-      return widen(view.as<const float>(), batch, head, position, to);
-    case DType::bf16:
-      return widen(view.as<const bf16>(), batch, head, position, to);
-    case DType::f16:
-      return widen(view.as<const f16>(), batch, head, position, to);
-  }
+  with_type(view.dtype,
+            [&](auto element) { widen(view.as<const decltype(element)>(), batch, head, position, to); });
 }
 
 float store_row(CacheType type, const float* from, int64_t n, void* to) {

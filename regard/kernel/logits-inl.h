@@ -7,6 +7,7 @@
 #endif
 
 #include <cmath>
+#include <numbers>
 
 #include "regard/kernel/rows.h"
 #include "regard/kernel/simd-inl.h"
@@ -29,11 +30,22 @@ struct LogitRule {
         bends(p.softcap > 0.0F || p.score),
         query_factor(p.softcap > 0.0F ? p.scale / p.softcap
                      : p.score        ? p.scale
-                               : static_cast<float>(static_cast<double>(p.scale) * 1.4426950408889634)),
+                               : static_cast<float>(static_cast<double>(p.scale) * std::numbers::log2e)),
         key_factor(p.softcap > 0.0F ? p.softcap
                    : p.score        ? 1.0F
-                                    : 0.693147180559945309F),
+                                    : static_cast<float>(kLn2)),
         cap(p.softcap > 0.0F ? p.softcap * (p.score ? 1.0F : kLog2e) : 0.0F) {}
+};
+
+// A log-sum-exp in units of log2, in two parts: rounding it once more would cost small weights, and
+// gradients, their digits.
+struct SplitLse {
+  float high;
+  float low = 0.0F;
+
+  explicit SplitLse(double lse) : high(static_cast<float>(lse * std::numbers::log2e)) {
+    if (std::isfinite(high)) low = static_cast<float>(lse * std::numbers::log2e - static_cast<double>(high));
+  }
 };
 
 // The lanes whose bit is set.

@@ -112,9 +112,7 @@ inline void write_top(const Observation& observe, const Rows& rows, double lse, 
     const bool there = n < found;
     observe.top_keys(rows.batch, rows.head, row, n) = there ? candidates[n].key : -1;
     observe.top_weights(rows.batch, rows.head, row, n) =
-        there ? static_cast<float>(
-                    std::exp(static_cast<double>(candidates[n].logit) * 0.69314718055994531 - lse))
-              : 0.0F;
+        there ? static_cast<float>(std::exp(static_cast<double>(candidates[n].logit) * kLn2 - lse)) : 0.0F;
   }
 }
 
@@ -211,7 +209,6 @@ HWY_INLINE void close_observed_row(const Forward& p, const Rows& rows, int64_t r
   const D d;
   const Observation& observe = p.observe;
   const int64_t row = rows.begin + r;
-  constexpr double kLn2 = 0.69314718055994531;
   o.share[r] = factor;
   const double top = static_cast<double>(maximum) * kLn2;
   // Of the keys and the sink: factor = exp(top - lse).

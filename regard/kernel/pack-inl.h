@@ -146,6 +146,13 @@ HWY_INLINE void clear_nonfinite(int64_t features, int64_t panel_rows, int64_t at
   }
 }
 
+// Whether a row of the words that hold [begin, end) has its flag set.
+HWY_INLINE bool any_flag(const uint64_t* words, int64_t begin, int64_t end) {
+  uint64_t any = 0;
+  for (int64_t word = begin / 64; word * 64 < end; ++word) any |= words[word];
+  return any != 0;
+}
+
 // Values of keys [begin, end), packed by pack_rows(), but a NaN or infinity becomes 0: the rows that see the
 // key get it back (restore_nonfinite), the others never touch it.
 template <class T>

@@ -14,6 +14,22 @@ constexpr int64_t kPageUnit = 16;
 
 enum class CacheType : uint8_t { f32, bf16, f16, i8 };
 
+// run(T()) with the element type that type names; i8 is int8_t.
+template <class F>
+decltype(auto) with_type(CacheType type, F&& run) {
+  switch (type) {
+    case CacheType::bf16:
+      return run(bf16());
+    case CacheType::f16:
+      return run(f16());
+    case CacheType::i8:
+      return run(int8_t());
+    case CacheType::f32:
+      break;
+  }
+  return run(float());
+}
+
 const char* name(CacheType type);
 int64_t bytes(CacheType type);
 

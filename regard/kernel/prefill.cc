@@ -23,20 +23,10 @@ template <class T>
 void pack(const Forward& p, int64_t batch, int64_t head, int64_t begin, int64_t end, const Panels& panels,
           float* staging) {
   if (p.pages) {
-    const auto run = [&](auto element) HWY_ATTR {
+    return with_type(p.pages.type, [&](auto element) HWY_ATTR {
       pack_pages<decltype(element)>(p, batch, head, begin, end, staging, panels.keys, panels.values,
                                     panels.key_stride, panels.nonfinite);
-    };
-    switch (p.pages.type) {
-      case CacheType::f32:
-        return run(float());
-      case CacheType::bf16:
-        return run(bf16());
-      case CacheType::f16:
-        return run(f16());
-      case CacheType::i8:
-        return run(int8_t());
-    }
+    });
   }
   pack_keys(p.k.as<const T>(), batch, head, begin, end, staging, panels.keys);
   if (p.out)
@@ -157,14 +147,8 @@ void run_prefill(const Forward& p, const ForwardTiling& tiling, std::byte* works
 }
 
 void Prefill(const Forward& p, const ForwardTiling& tiling, std::byte* workspace, Parallel& parallel) {
-  switch (p.q.dtype) {
-    case DType::f32:
-      return run_prefill<float>(p, tiling, workspace, parallel);
-    case DType::bf16:
-      return run_prefill<bf16>(p, tiling, workspace, parallel);
-    case DType::f16:
-      return run_prefill<f16>(p, tiling, workspace, parallel);
-  }
+  with_type(p.q.dtype,
+            [&](auto element) HWY_ATTR { run_prefill<decltype(element)>(p, tiling, workspace, parallel); });
 }
 
 }  // namespace regard::kernel::HWY_NAMESPACE

@@ -68,15 +68,9 @@ bool sees(const Forward& p, int64_t batch, int64_t head, int64_t row, int64_t ke
 }
 
 float element(const ConstAnyView& view, int64_t batch, int64_t head, int64_t position, int64_t feature) {
-  switch (view.dtype) {
-    case DType::f32:
-      return view.as<const float>()(batch, head, position, feature);
-    case DType::bf16:
-      return to_float(view.as<const bf16>()(batch, head, position, feature));
-    case DType::f16:
-      return to_float(view.as<const f16>()(batch, head, position, feature));
-  }
-  return 0.0F;
+  return with_type(view.dtype, [&](auto type) {
+    return to_float(view.as<const decltype(type)>()(batch, head, position, feature));
+  });
 }
 
 float close_row(const Forward& p, int64_t batch, int64_t head, int64_t row, float maximum, float sum) {

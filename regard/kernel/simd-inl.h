@@ -9,6 +9,8 @@
 
 #include "regard/kernel/hwy_config.h"
 
+#include <numbers>
+
 #include <hwy/highway.h>
 
 #include "regard/kernel/types.h"
@@ -36,7 +38,8 @@ constexpr int64_t kCols = 16;
 constexpr int64_t kVecs = kCols / kLanes;
 constexpr int64_t kTile = kRows * kCols;  // floats of a stored tile, row-major
 
-constexpr float kLog2e = 1.44269504088896340736F;
+constexpr float kLog2e = std::numbers::log2e_v<float>;
+constexpr double kLn2 = std::numbers::ln2;
 
 HWY_INLINE Vec load(D d, const float* p) {
   return hn::LoadU(d, p);

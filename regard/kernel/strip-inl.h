@@ -294,12 +294,6 @@ inline HWY_NOINLINE void restore_nonfinite(const Rows& rows, const Forward& p, c
   }
 }
 
-HWY_INLINE bool any_nonfinite(const Panels& panels, int64_t begin, int64_t end) {
-  uint64_t any = 0;
-  for (int64_t word = begin / 64; word * 64 < end; ++word) any |= panels.nonfinite[word];
-  return any != 0;
-}
-
 HWY_INLINE StripScores scores_of(const StripScratch& s) {
   return {s.scores, s.score_stride, s.live, s.live_stride};
 }
@@ -356,8 +350,8 @@ void run_strip(const Forward& p, const LogitRule& rule, const PrefillLayout& lay
     constexpr int64_t kChunkPanels = kKeyChunk / kCols;
     for (int64_t begin = range.begin; begin < range.end;) {
       const PanelRange chunk{begin, HWY_MIN((begin / kChunkPanels + 1) * kChunkPanels, range.end)};
-      const bool restore =
-          any_nonfinite(panels, block + chunk.begin * kCols, HWY_MIN(block + chunk.end * kCols, key_count));
+      const bool restore = any_flag(panels.nonfinite, block + chunk.begin * kCols,
+                                    HWY_MIN(block + chunk.end * kCols, key_count));
       for (int64_t t = 0; t < tiles; ++t) {
         if (observed == nullptr)
           exponentials<false>(t, chunk, s);

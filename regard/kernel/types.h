@@ -35,6 +35,20 @@ inline int64_t bytes(DType dtype) {
   return dtype == DType::f32 ? 4 : 2;
 }
 
+// run(T()) with the element type that dtype names.
+template <class F>
+decltype(auto) with_type(DType dtype, F&& run) {
+  switch (dtype) {
+    case DType::bf16:
+      return run(bf16());
+    case DType::f16:
+      return run(f16());
+    case DType::f32:
+      break;
+  }
+  return run(float());
+}
+
 template <class T>
 struct dtype_of;
 template <>

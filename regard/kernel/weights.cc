@@ -55,19 +55,15 @@ void weights_of(const Forward& p, const View<const float>& lse, const Rows& rows
         float* to = weights + (row + r) * keys + at;
         if (as_logits) {
           for (int64_t c = 0; c < columns; ++c)
-            to[c] = static_cast<float>(static_cast<double>(tile[r * kCols + c]) * 0.69314718055994531);
+            to[c] = static_cast<float>(static_cast<double>(tile[r * kCols + c]) * kLn2);
           continue;
         }
-        const double total =
-            static_cast<double>(lse(rows.batch, rows.head, rows.begin + row + r, 0)) * 1.4426950408889634;
-        // In two parts: rounding the LSE once more would cost the small weights their digits.
-        const auto high = static_cast<float>(total);
-        const float low = std::isfinite(high) ? static_cast<float>(total - static_cast<double>(high)) : 0.0F;
+        const SplitLse total(lse(rows.batch, rows.head, rows.begin + row + r, 0));
         for (int64_t n = 0; n < kCols; n += kLanes) {
           float* x = tile + r * kCols + n;
           const Vec logit = hn::Load(d, x);
           const auto hidden = hn::Eq(logit, hn::Set(d, -HUGE_VALF));
-          const Vec weight = exp2(d, hn::Sub(hn::Sub(logit, hn::Set(d, high)), hn::Set(d, low)));
+          const Vec weight = exp2(d, hn::Sub(hn::Sub(logit, hn::Set(d, total.high)), hn::Set(d, total.low)));
           hn::Store(hn::IfThenZeroElse(hidden, weight), d, x);
         }
         for (int64_t c = 0; c < columns; ++c) to[c] = tile[r * kCols + c];
@@ -78,14 +74,9 @@ void weights_of(const Forward& p, const View<const float>& lse, const Rows& rows
 
 void WeightsTile(const Forward& p, const View<const float>& lse, const Rows& rows, int64_t key, int64_t keys,
                  float* q, float* panel, float* staging, float* weights, bool as_logits) {
-  switch (p.q.dtype) {
-    case DType::f32:
-      return weights_of<float>(p, lse, rows, key, keys, q, panel, staging, weights, as_logits);
-    case DType::bf16:
-      return weights_of<bf16>(p, lse, rows, key, keys, q, panel, staging, weights, as_logits);
-    case DType::f16:
-      return weights_of<f16>(p, lse, rows, key, keys, q, panel, staging, weights, as_logits);
-  }
+  with_type(p.q.dtype, [&](auto element) HWY_ATTR {
+    weights_of<decltype(element)>(p, lse, rows, key, keys, q, panel, staging, weights, as_logits);
+  });
 }
 
 }  // namespace regard::kernel::HWY_NAMESPACE
