@@ -36,8 +36,8 @@ std::vector<float> tile(const Spec& spec, const Operands& operands, View<const f
 }  // namespace
 
 void attention(const Spec& spec, const Operands& operands, kernel::Parallel& parallel) {
-  check(spec, operands);
   const Plan plan(spec, operands);
+  check_data(operands);
   const Scratch scratch(plan.workspace_bytes(parallel.workers()));
   plan.run(operands, scratch.bytes(), parallel);
 }

@@ -26,8 +26,8 @@ void BackwardPlan::run(const Operands& operands, const Arriving& arriving, const
 
 void backward(const Spec& spec, const Operands& operands, const Arriving& arriving,
               const Gradients& gradients, kernel::Parallel& parallel) {
-  check(spec, operands);
   const BackwardPlan plan(spec, operands, arriving, gradients);
+  check_data(operands);
   const Scratch scratch(plan.workspace_bytes(parallel.workers()));
   plan.run(operands, arriving, gradients, scratch.bytes(), parallel);
 }

@@ -108,15 +108,7 @@ BoundMask::BoundMask(const Mask& mask, int64_t queries, int64_t keys, const Mask
 }
 
 kernel::TileMask BoundMask::tile_mask() const {
-  if (term_count_ == 0) return {};
-  return {this,
-          [](const void* self, int64_t batch, int64_t head, int64_t row, int64_t rows, int64_t from) {
-            return static_cast<const BoundMask*>(self)->next_span(batch, head, row, rows, from);
-          },
-          [](const void* self, int64_t batch, int64_t head, int64_t row, int64_t rows, int64_t key,
-             int64_t columns, uint64_t* words) {
-            static_cast<const BoundMask*>(self)->bits(batch, head, row, rows, key, columns, words);
-          }};
+  return term_count_ == 0 ? kernel::TileMask{} : kernel::tile_mask_of(*this);
 }
 
 // Of a row of the term's rows. begin may lie beyond end; both never decrease from row to row.

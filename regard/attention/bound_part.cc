@@ -24,40 +24,6 @@ uint64_t nonzero_bytes(const uint8_t* bytes) {
   return (ones * 0x0102040810204080ULL) >> 56;
 }
 
-// Gaps that no tile could skip are not worth a span of their own.
-constexpr int64_t kGap = 16;
-
-// Where the first kGap zeros in a row after bit `from` begin; kWord if there are none.
-int64_t end_of_run(uint64_t word, int64_t from) {
-  uint64_t zeros = ~word & ~low_bits(from);
-  for (int64_t n = 1; n < kGap; n *= 2) zeros &= zeros >> n;  // the next 2 n bits are zeros
-  return zeros == 0 ? kWord : std::countr_zero(zeros);
-}
-
-// Reads keys [from, limit) word by word until a gap, or until words of another kind. piece(key, columns)
-// gives the pairs that any row sees and those that every row sees. A span ends before what the next call
-// reads first, so that successive calls read a word a few times at most.
-template <class Piece>
-Span scan(int64_t from, int64_t limit, Piece&& piece) {
-  Span span{limit, limit, false};
-  for (int64_t key = from; key < limit; key += kWord) {
-    const int64_t columns = std::min(kWord, limit - key);
-    const auto [any, every] = piece(key, columns);
-    const bool full = every == low_bits(columns);
-    int64_t first = any == 0 ? kWord : std::countr_zero(any);
-    if (span.begin == limit) {
-      if (any == 0) continue;
-      span = {key + first, 0, full};
-    } else if (full != span.full || key + first - span.end >= kGap) {
-      return span;
-    }
-    const int64_t end = end_of_run(any, first);
-    span.end = key + (end == kWord ? kWord - std::countl_zero(any) : end);
-    if (end < kWord) return span;
-  }
-  return span.begin == limit ? Span{} : span;
-}
-
 }  // namespace
 
 // A run of `count` rows sees a run of `count` keys of each period.
@@ -301,30 +267,22 @@ Span BoundSegments::next_span(const MaskData& data, const Rows& rows, int64_t fr
 
 void BoundSegments::restrict(const MaskData& data, const Rows& rows, int64_t key, int64_t columns,
                              uint64_t* words) const {
-  for (int64_t r = 0; r < rows.count; ++r) {
-    if (words[r] != 0) words[r] &= segment_bits(data, rows.batch, rows.begin + r, key, columns);
-  }
+  restrict_rows(rows.count, words,
+                [&](int64_t r) { return segment_bits(data, rows.batch, rows.begin + r, key, columns); });
 }
 
 Span BoundDense::next_span(const MaskData& data, const Rows& rows, int64_t from, int64_t limit) const {
   const int64_t count = data.dense.stride[2] == 0 ? 1 : rows.count;  // else the rows are the same
-  return scan(from, limit, [&](int64_t key, int64_t columns) {
-    uint64_t any = 0;
-    uint64_t every = low_bits(columns);
-    for (int64_t r = 0; r < count; ++r) {
-      const uint64_t word = dense_bits(data, rows.batch, rows.head, rows.begin + r, key, columns);
-      any |= word;
-      every &= word;
-    }
-    return std::pair(any, every);
+  return scan_rows(count, from, limit, [&](int64_t r, int64_t key, int64_t columns) {
+    return dense_bits(data, rows.batch, rows.head, rows.begin + r, key, columns);
   });
 }
 
 void BoundDense::restrict(const MaskData& data, const Rows& rows, int64_t key, int64_t columns,
                           uint64_t* words) const {
-  for (int64_t r = 0; r < rows.count; ++r) {
-    if (words[r] != 0) words[r] &= dense_bits(data, rows.batch, rows.head, rows.begin + r, key, columns);
-  }
+  restrict_rows(rows.count, words, [&](int64_t r) {
+    return dense_bits(data, rows.batch, rows.head, rows.begin + r, key, columns);
+  });
 }
 
 }  // namespace regard::attention

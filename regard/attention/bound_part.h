@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "regard/attention/mask.h"
+#include "regard/attention/row_words.h"
 #include "regard/kernel/rows.h"
 #include "regard/kernel/tile_mask.h"
 #include "regard/kernel/view.h"
@@ -20,12 +21,6 @@ struct MaskData {
   kernel::View<const int32_t> key_segments;    // [B, 1, 1, Lk]
   kernel::View<const uint8_t> blocks;          // [B, Hq, blocks of rows, blocks of keys]
 };
-
-constexpr int64_t kWord = 64;
-
-inline uint64_t low_bits(int64_t count) {
-  return count >= kWord ? ~uint64_t{0} : (uint64_t{1} << count) - 1;
-}
 
 // Each answers what kernel::TileMask asks:
 // next_span: the first live span of the rows that begins in [from, limit), cut at limit; empty if there is

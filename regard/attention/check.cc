@@ -200,7 +200,9 @@ void check_mask(const Spec& spec, const Operands& operands) {
   }
 }
 
-void check_lengths(const Operands& operands) {
+}  // namespace
+
+void check_data(const Operands& operands) {
   const auto& lengths = operands.key_lengths;
   if (!is_given(lengths) || is_empty(lengths.size)) return;
   for (int64_t b = 0; b < lengths.size[0]; ++b) {
@@ -210,8 +212,6 @@ void check_lengths(const Operands& operands) {
     }
   }
 }
-
-}  // namespace
 
 void check_form(const Spec& spec, const Operands& operands) {
   check_spec(spec);
@@ -236,7 +236,7 @@ void check_form(const Spec& spec, const Operands& operands) {
 
 void check(const Spec& spec, const Operands& operands) {
   check_form(spec, operands);
-  check_lengths(operands);
+  check_data(operands);
 }
 
 void check_inputs(const Spec& spec, const Operands& operands) {
@@ -244,7 +244,7 @@ void check_inputs(const Spec& spec, const Operands& operands) {
   check_qkv(operands);
   check_options(spec, operands);
   check_mask(spec, operands);
-  check_lengths(operands);
+  check_data(operands);
 }
 
 void check_lse(const Operands& operands, View<const float> lse) {

@@ -22,20 +22,6 @@ class EntryMasks {
       masks_.emplace_back(mask, queries, batch.origins[b] + batch.lengths[b]);
   }
 
-  kernel::TileMask tile_mask() const {
-    return {this,
-            [](const void* self, int64_t batch, int64_t head, int64_t row, int64_t rows, int64_t from) {
-              return static_cast<const EntryMasks*>(self)->next_span(batch, head, row, rows, from);
-            },
-            [](const void* self, int64_t batch, int64_t head, int64_t row, int64_t rows, int64_t key,
-               int64_t columns, uint64_t* words) {
-              const auto& me = *static_cast<const EntryMasks*>(self);
-              const auto entry = static_cast<size_t>(batch);
-              me.masks_[entry].bits(0, head, row, rows, key + me.origins_[entry], columns, words);
-            }};
-  }
-
- private:
   Span next_span(int64_t batch, int64_t head, int64_t row, int64_t rows, int64_t from) const {
     const auto entry = static_cast<size_t>(batch);
     const int64_t origin = origins_[entry];
@@ -44,6 +30,13 @@ class EntryMasks {
     return {span.begin - origin, span.end - origin, span.full};
   }
 
+  void bits(int64_t batch, int64_t head, int64_t row, int64_t rows, int64_t key, int64_t columns,
+            uint64_t* words) const {
+    const auto entry = static_cast<size_t>(batch);
+    masks_[entry].bits(0, head, row, rows, key + origins_[entry], columns, words);
+  }
+
+ private:
   std::vector<BoundMask> masks_;
   const std::vector<int64_t>& origins_;
 };
@@ -87,7 +80,7 @@ void decode(const Spec& spec, const Operands& operands, const KvCache& cache,
   if (!sees_everything) masks.emplace(mask, operands.q.size[2], batch);
   const BoundMask none({}, operands.q.size[2], batch.keys);
   kernel::Forward problem = lower(spec, all, none);
-  if (masks) problem.mask = masks->tile_mask();
+  if (masks) problem.mask = kernel::tile_mask_of(*masks);
   problem.pages = batch.pages;
   problem.k.data = problem.v.data = nullptr;
   problem.alibi_offset = 0;

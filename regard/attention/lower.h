@@ -30,6 +30,9 @@ kernel::Backward lower_backward(const Spec& spec, const Operands& operands, cons
 // Throws std::invalid_argument unless lse is [B, Hq, Lq, 1] with data where there are rows.
 void check_lse(const Operands& operands, View<const float> lse);
 
+// What a Plan does not look at: the numbers in key_lengths.
+void check_data(const Operands& operands);
+
 // What a BackwardPlan needs: the form of everything, without a look at data.
 void check_backward(const Spec& spec, const Operands& operands, const Arriving& arriving,
                     const Gradients& gradients);

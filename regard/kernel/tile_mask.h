@@ -31,4 +31,17 @@ struct TileMask {
   explicit operator bool() const { return next_span != nullptr; }
 };
 
+// The form that kernels take of an object with the two functions as members; it points at `mask`.
+template <class Mask>
+TileMask tile_mask_of(const Mask& mask) {
+  return {&mask,
+          [](const void* self, int64_t batch, int64_t head, int64_t row, int64_t rows, int64_t from) {
+            return static_cast<const Mask*>(self)->next_span(batch, head, row, rows, from);
+          },
+          [](const void* self, int64_t batch, int64_t head, int64_t row, int64_t rows, int64_t key,
+             int64_t columns, uint64_t* words) {
+            static_cast<const Mask*>(self)->bits(batch, head, row, rows, key, columns, words);
+          }};
+}
+
 }  // namespace regard::kernel
