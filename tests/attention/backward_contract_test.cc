@@ -6,6 +6,7 @@
 #include "regard/attention/attention.h"
 #include "regard/attention/backward.h"
 #include "regard/attention/reference.h"
+#include "tests/attention/owned_gradients.h"
 #include "tests/attention/problem.h"
 #include "tests/attention/target_test.h"
 #include "tests/support/compare.h"
@@ -15,36 +16,25 @@ namespace {
 
 using kernel::DType;
 using testing::is_close;
+using testing::OwnedGradients;
 using testing::Problem;
 using testing::Tensor;
+using testing::to_doubles;
 
-class BackwardContract : public testing::OnTarget<::testing::TestWithParam<std::string>> {
- protected:
-  void SetUp() override { use(GetParam()); }
-};
+class BackwardContract : public testing::EachTarget {};
 
-struct Grads {
-  Tensor q, k, v, bias, sinks;
-
-  // attention(), then backward() of `grad_out` and `grad_lse`, each of one value everywhere.
-  Grads(Problem& problem, float grad_out, float grad_lse = 0)
-      : q(DType::f32, problem.q.size()),
-        k(DType::f32, problem.k.size()),
-        v(DType::f32, problem.v.size()),
-        bias(DType::f32, problem.bias.size()),
-        sinks(DType::f32, problem.sinks.size()) {
-    Tensor arriving_out(DType::f32, problem.out.size());
-    Tensor arriving_lse(DType::f32, problem.lse.size());
-    arriving_out.fill(grad_out);
-    arriving_lse.fill(grad_lse);
-    const Operands call = problem.operands();
-    attention(problem.spec, call);
-    Gradients wanted{q.view(), k.view(), v.view(), {}, {}, {}};
-    if (call.bias) wanted.bias = bias.as<float>();
-    if (call.sinks) wanted.sinks = sinks.as<float>();
-    backward(problem.spec, call, {arriving_out.view(), arriving_lse.as<const float>()}, wanted);
-  }
-};
+// attention(), then backward() of `grad_out` and `grad_lse`, each of one value everywhere.
+OwnedGradients gradients_of(Problem& problem, float grad_out, float grad_lse = 0) {
+  Tensor arriving_out(DType::f32, problem.out.size());
+  Tensor arriving_lse(DType::f32, problem.lse.size());
+  arriving_out.fill(grad_out);
+  arriving_lse.fill(grad_lse);
+  const Operands call = problem.operands();
+  attention(problem.spec, call);
+  OwnedGradients gradients(call);
+  backward(problem.spec, call, {arriving_out.view(), arriving_lse.as<const float>()}, gradients.views());
+  return gradients;
+}
 
 std::vector<double> zeros(const Tensor& tensor) {
   return std::vector<double>(tensor.values().size(), 0.0);
@@ -55,7 +45,7 @@ TEST_P(BackwardContract, ARowThatSeesNothingHasZeroGradients) {
   Problem problem({.Lq = 4, .Lk = 4, .Dk = 8, .Dv = 8}, 1);
   problem.add_dense_mask({1, 1, 4, 4}, 1.0);
   for (int64_t j = 0; j < 4; ++j) problem.mask[2 * 4 + j] = 0;
-  Grads grads(problem, 1, 1);
+  const OwnedGradients grads = gradients_of(problem, 1, 1);
   for (int64_t d = 0; d < 8; ++d) {
     EXPECT_EQ(grads.q.get(0, 0, 2, d), 0.0F);
     EXPECT_NE(grads.q.get(0, 0, 1, d), 0.0F);
@@ -72,28 +62,25 @@ TEST_P(BackwardContract, AConstantBiasMovesNoGradient) {
   Problem moved({.Lq = 192, .Lk = 192, .Dk = 64, .Dv = 64}, 2);
   moved.add_bias({1, 1, 1, 1});
   moved.bias.fill(-100);
-  Grads a(plain, 1);
-  Grads b(moved, 1);
+  const OwnedGradients a = gradients_of(plain, 1);
+  const OwnedGradients b = gradients_of(moved, 1);
   EXPECT_LT(moved.lse.get(0, 0, 0, 0), -88.7F);
   // Logits near -100 keep 24 bits: weights to 1e-5.
-  const auto doubles = [](const std::vector<float>& values) {
-    return std::vector<double>(values.begin(), values.end());
-  };
   const testing::Bound bound{2e-5, 8e-5};
-  EXPECT_TRUE(is_close(b.q.values(), doubles(a.q.values()), bound, 1.0));
-  EXPECT_TRUE(is_close(b.k.values(), doubles(a.k.values()), bound, 1.0));
-  EXPECT_TRUE(is_close(b.v.values(), doubles(a.v.values()), bound, 1.0));
+  EXPECT_TRUE(is_close(b.q.values(), to_doubles(a.q), bound, 1.0));
+  EXPECT_TRUE(is_close(b.k.values(), to_doubles(a.k), bound, 1.0));
+  EXPECT_TRUE(is_close(b.v.values(), to_doubles(a.v), bound, 1.0));
 }
 
 // One key (flash-attention 334): its weight is 1 whatever q says; three keys stay finite.
 TEST_P(BackwardContract, OneKeyHasNoGradientBesideItsValue) {
   Problem one({.Lq = 5, .Lk = 1, .Dk = 8, .Dv = 4}, 3);
-  Grads grads(one, 1);
+  const OwnedGradients grads = gradients_of(one, 1);
   EXPECT_TRUE(is_close(grads.q.values(), zeros(grads.q), {2e-6, 2e-6}, 1.0));
   EXPECT_TRUE(is_close(grads.k.values(), zeros(grads.k), {4e-6, 4e-6}, 1.0));
   EXPECT_TRUE(is_close(grads.v.values(), std::vector<double>(4, 5.0), {1e-6, 1e-6}));
   Problem three({.Lq = 256, .Lk = 3, .Dk = 8, .Dv = 4}, 4);
-  Grads some(three, 1);
+  const OwnedGradients some = gradients_of(three, 1);
   for (const Tensor* tensor : {&some.q, &some.k, &some.v}) {
     for (const float x : tensor->values()) EXPECT_TRUE(std::isfinite(x));
   }
@@ -103,7 +90,7 @@ TEST_P(BackwardContract, OneKeyHasNoGradientBesideItsValue) {
 TEST_P(BackwardContract, AnAxisThatABiasRepeatsIsSummed) {
   Problem shared({.B = 3, .Hq = 2, .Hkv = 2, .Lq = 7, .Lk = 9, .Dk = 4, .Dv = 4}, 5);
   shared.add_bias({1, 2, 7, 9});
-  Grads sum(shared, 0.5F);
+  const OwnedGradients sum = gradients_of(shared, 0.5F);
   Problem own({.B = 3, .Hq = 2, .Hkv = 2, .Lq = 7, .Lk = 9, .Dk = 4, .Dv = 4}, 5);
   own.bias = Tensor(DType::f32, {3, 2, 7, 9});
   std::vector<double> expected(2 * 7 * 9);
@@ -111,7 +98,7 @@ TEST_P(BackwardContract, AnAxisThatABiasRepeatsIsSummed) {
     for (int64_t h = 0; h < 2; ++h)
       for (int64_t i = 0; i < 7; ++i)
         for (int64_t j = 0; j < 9; ++j) own.bias.set(b, h, i, j, shared.bias.get(0, h, i, j));
-  Grads each(own, 0.5F);
+  const OwnedGradients each = gradients_of(own, 0.5F);
   const std::vector<float> parts = each.bias.values();
   for (size_t i = 0; i < parts.size(); ++i) expected[i % expected.size()] += parts[i];
   EXPECT_TRUE(is_close(sum.bias.values(), expected, {1e-6, 4e-6}, 0.1));
@@ -125,7 +112,7 @@ TEST_P(BackwardContract, ASinkTakesItsShareAndItsGradient) {
   problem.v.fill(3);
   problem.add_sinks();
   problem.sinks.fill(0);
-  Grads grads(problem, 1);
+  const OwnedGradients grads = gradients_of(problem, 1);
   EXPECT_NEAR(problem.out.get(0, 0, 0, 0), 1.5, 1e-6);
   EXPECT_NEAR(grads.sinks.get(0, 0, 0, 0), -0.75, 1e-6);
   EXPECT_NEAR(grads.v.get(0, 0, 0, 0), 0.5, 1e-6);
@@ -135,7 +122,7 @@ TEST_P(BackwardContract, ASinkTakesItsShareAndItsGradient) {
 // loss = sum of LSE (vllm 30763): dQ = scale P K, dK = scale P^T Q, dV = 0.
 TEST_P(BackwardContract, TheGradientOfLseAloneMovesNoValue) {
   Problem problem({.Lq = 20, .Lk = 30, .Dk = 8, .Dv = 4}, 7);
-  Grads grads(problem, 0, 1);
+  const OwnedGradients grads = gradients_of(problem, 0, 1);
   const Reference plain = reference(problem.spec, problem.operands());
   std::vector<double> q(20 * 8);
   std::vector<double> k(30 * 8);
@@ -155,10 +142,10 @@ TEST_P(BackwardContract, TheGradientOfLseAloneMovesNoValue) {
 // Sizes of 0 (pytorch 184914): no features means the mean of the values.
 TEST_P(BackwardContract, NoFeaturesSpreadTheGradientEvenly) {
   Problem problem({.Lq = 6, .Lk = 4, .Dk = 0, .Dv = 3}, 8);
-  Grads grads(problem, 1);
+  const OwnedGradients grads = gradients_of(problem, 1);
   EXPECT_TRUE(is_close(grads.v.values(), std::vector<double>(12, 1.5), {1e-6, 1e-6}));
   Problem none({.Lq = 0, .Lk = 4, .Dk = 2, .Dv = 3}, 9);
-  Grads empty(none, 1);
+  const OwnedGradients empty = gradients_of(none, 1);
   EXPECT_EQ(empty.k.values(), std::vector<float>(8, 0.0F));
 }
 
@@ -176,9 +163,7 @@ TEST_P(BackwardContract, GroupedBfloat16GradientsKeepTheirDigits) {
   wanted.k = k.view();
   wanted.v = v.view();
   backward(problem.spec, call, {grad_out.view(), {}}, wanted);
-  const std::vector<float> arriving = grad_out.values();
-  const ReferenceGradients plain =
-      reference_backward(problem.spec, call, std::vector<double>(arriving.begin(), arriving.end()));
+  const ReferenceGradients plain = reference_backward(problem.spec, call, to_doubles(grad_out));
   const auto rms = [](const std::vector<float>& actual, const std::vector<double>& expected) {
     double errors = 0;
     double squares = 0;

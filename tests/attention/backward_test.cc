@@ -10,6 +10,7 @@
 #include "regard/attention/attention.h"
 #include "regard/attention/reference.h"
 #include "tests/attention/golden_case.h"
+#include "tests/attention/owned_gradients.h"
 #include "tests/attention/random_call.h"
 #include "tests/attention/target_test.h"
 #include "tests/support/compare.h"
@@ -22,29 +23,10 @@ using kernel::Extents;
 using testing::Bound;
 using testing::float32_bound;
 using testing::is_close;
+using testing::OwnedGradients;
 using testing::Problem;
 using testing::Tensor;
-
-// Gradients that own their memory, each of the sizes of its operand.
-struct Owned {
-  Tensor q, k, v, bias, slopes, sinks;
-
-  Owned(const Operands& call, DType type)
-      : q(type, call.q.size),
-        k(type, call.k.size),
-        v(type, call.v.size),
-        bias(DType::f32, call.bias.size),
-        slopes(DType::f32, call.slopes.size),
-        sinks(DType::f32, call.sinks.size) {}
-
-  Gradients views() {
-    Gradients views{q.view(), k.view(), v.view(), {}, {}, {}};
-    if (bias.size() != Extents{}) views.bias = bias.as<float>();
-    if (slopes.size() != Extents{}) views.slopes = slopes.as<float>();
-    if (sinks.size() != Extents{}) views.sinks = sinks.as<float>();
-    return views;
-  }
-};
+using testing::to_doubles;
 
 // The reference's full [B, H, Lq, Lk] summed over the axes that an operand of these sizes repeats.
 std::vector<double> sum_to(const std::vector<double>& full, const Extents& from, const Extents& to) {
@@ -65,14 +47,10 @@ std::vector<double> sum_to(const std::vector<double>& full, const Extents& from,
   return sums;
 }
 
-std::vector<double> to_doubles(const std::vector<float>& values) {
-  return {values.begin(), values.end()};
-}
-
 // attention() and backward() of a problem, and what the reference says.
 struct BothWays {
   Operands call;
-  Owned grads;
+  OwnedGradients grads;
   ReferenceGradients plain;
   Bound bound;
   double value_floor = 0;
@@ -84,11 +62,11 @@ struct BothWays {
     backward(problem.spec, call,
              {grad_out.view(), grad_lse == nullptr ? View<const float>() : grad_lse->as<const float>()},
              grads.views(), parallel);
-    plain = reference_backward(problem.spec, call, to_doubles(grad_out.values()),
-                               grad_lse == nullptr ? std::vector<double>() : to_doubles(grad_lse->values()));
+    plain = reference_backward(problem.spec, call, to_doubles(grad_out),
+                               grad_lse == nullptr ? std::vector<double>() : to_doubles(*grad_lse));
     bound = float32_bound(testing::largest_finite(reference(problem.spec, call).logits));
     // A sum over many queries that happens to come near 0 is as exact as its terms.
-    std::vector<double> sizes = to_doubles(grad_out.values());
+    std::vector<double> sizes = to_doubles(grad_out);
     for (double& size : sizes) size = std::abs(size);
     value_floor = 0.1 * testing::largest_finite(reference_backward(problem.spec, call, sizes).v);
   }
@@ -128,10 +106,7 @@ struct BothWays {
   }
 };
 
-class Backward : public testing::OnTarget<::testing::TestWithParam<std::string>> {
- protected:
-  void SetUp() override { use(GetParam()); }
-};
+class Backward : public testing::EachTarget {};
 
 TEST_P(Backward, RandomCallsStayWithinTheErrorBoundOfTheReference) {
   for (const uint64_t seed : testing::property_seeds(1000)) {
@@ -210,7 +185,7 @@ TEST_P(Backward, HasTheSameBitsForAnyNumberOfThreads) {
     kernel::ThreadPool pool(threads);
     const Operands call = problem.operands();
     attention(problem.spec, call, pool);
-    Owned grads(call, DType::f32);
+    OwnedGradients grads(call);
     backward(problem.spec, call, {grad_out.view(), {}}, grads.views(), pool);
     const std::vector<std::vector<float>> all = {grads.q.values(),      grads.k.values(),
                                                  grads.v.values(),      grads.bias.values(),
@@ -266,10 +241,10 @@ TEST_P(Backward, ComputesOnlyWhatIsAskedFor) {
   grad_out.fill_normal(problem.random);
   const Operands call = problem.operands();
   attention(problem.spec, call);
-  Owned all(call, DType::f32);
+  OwnedGradients all(call);
   backward(problem.spec, call, {grad_out.view(), {}}, all.views());
   for (int only = 0; only < 5; ++only) {
-    Owned one(call, DType::f32);
+    OwnedGradients one(call);
     const Gradients views = one.views();
     Gradients asked;
     if (only == 0) asked.q = views.q;
@@ -281,7 +256,7 @@ TEST_P(Backward, ComputesOnlyWhatIsAskedFor) {
     // The number of tasks may follow the bias: close, not equal.
     const Bound bound{1e-6, 1e-6};
     if (only == 0) {
-      EXPECT_TRUE(is_close(one.q.values(), to_doubles(all.q.values()), bound, 1.0));
+      EXPECT_TRUE(is_close(one.q.values(), to_doubles(all.q), bound, 1.0));
     }
     if (only == 1) {
       EXPECT_EQ(one.k.values(), all.k.values());
@@ -318,7 +293,7 @@ TEST_P(Backward, RefusesWhatDoesNotFit) {
   const Operands call = problem.operands();
   Tensor grad_out(DType::f32, problem.out.size());
   Tensor other(DType::f32, {1, 2, 5, 4});
-  Owned grads(call, DType::f32);
+  OwnedGradients grads(call);
   EXPECT_THROW(backward(problem.spec, call, {other.view(), {}}, grads.views()), std::invalid_argument);
   Gradients views = grads.views();
   views.k = other.view();
@@ -335,11 +310,7 @@ TEST_P(Backward, RefusesWhatDoesNotFit) {
 INSTANTIATE_TEST_SUITE_P(Targets, Backward, ::testing::ValuesIn(kernel::runnable_targets()),
                          [](const auto& info) { return info.param; });
 
-class BackwardGolden
-    : public testing::OnTarget<::testing::TestWithParam<std::tuple<std::string, std::string>>> {
- protected:
-  void SetUp() override { use(std::get<0>(GetParam())); }
-};
+class BackwardGolden : public testing::EachTargetAndCase {};
 
 TEST_P(BackwardGolden, GradientsAreTheStoredOnes) {
   testing::GoldenCase c(std::get<1>(GetParam()));
@@ -351,7 +322,7 @@ TEST_P(BackwardGolden, GradientsAreTheStoredOnes) {
   c.operands.lse = lse.as<float>();
   attention(c.spec, c.operands);
   const std::vector<float> grad_out = c.file["dO"].to<float>();
-  Owned grads(c.operands, DType::f32);
+  OwnedGradients grads(c.operands);
   backward(c.spec, c.operands, {View<const float>(grad_out.data(), out_size), {}}, grads.views());
   Bound bound = float32_bound(testing::largest_finite(reference(c.spec, c.operands).logits));
   EXPECT_TRUE(is_close(grads.q.values(), c.expected("dQ"), bound, 1.0));

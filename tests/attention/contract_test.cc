@@ -22,10 +22,8 @@ using testing::Tensor;
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-class Contract : public testing::OnTarget<::testing::TestWithParam<std::string>> {
+class Contract : public testing::EachTarget {
  protected:
-  void SetUp() override { use(GetParam()); }
-
   static std::vector<float> run(Problem& problem, kernel::Parallel& parallel = kernel::default_parallel()) {
     attention(problem.spec, problem.operands(), parallel);
     return problem.out.values();

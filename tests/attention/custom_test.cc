@@ -7,6 +7,7 @@
 
 #include "regard/attention/attention.h"
 #include "regard/attention/reference.h"
+#include "tests/attention/owned_gradients.h"
 #include "tests/attention/problem.h"
 #include "tests/attention/target_test.h"
 #include "tests/support/compare.h"
@@ -16,25 +17,12 @@ namespace {
 
 using kernel::DType;
 using testing::is_close;
+using testing::OwnedGradients;
 using testing::Problem;
 using testing::Tensor;
+using testing::to_doubles;
 
-class Custom : public testing::OnTarget<::testing::TestWithParam<std::string>> {
- protected:
-  void SetUp() override { use(GetParam()); }
-};
-
-struct Owned {
-  Tensor q, k, v;
-  explicit Owned(const Operands& call)
-      : q(DType::f32, call.q.size), k(DType::f32, call.k.size), v(DType::f32, call.v.size) {}
-  Gradients views() { return {q.view(), k.view(), v.view(), {}, {}, {}}; }
-};
-
-std::vector<double> to_doubles(const Tensor& tensor) {
-  const std::vector<float> values = tensor.values();
-  return {values.begin(), values.end()};
-}
+class Custom : public testing::EachTarget {};
 
 // The caller's functions against a Spec that says the same, forward and backward. `said` and `written` hold
 // the same q, k and v.
@@ -44,7 +32,7 @@ void expect_same(Problem& said, Problem& written, const Score& score, const Mask
   grad_out.fill_normal(said.random);
   const Operands call = written.operands();
   custom_attention(written.spec, call, score, mask);
-  Owned grads(call);
+  OwnedGradients grads(call);
   custom_backward(written.spec, call, score, mask, {grad_out.view(), {}}, grads.views());
   const Reference plain = reference(said.spec, said.operands());
   const ReferenceGradients gradients = reference_backward(said.spec, said.operands(), to_doubles(grad_out));
@@ -119,7 +107,7 @@ TEST_P(Custom, ACurvedScoreHasItsDerivative) {
   grad_out.fill_normal(problem.random);
   const Operands call = problem.operands();
   custom_attention(problem.spec, call, score, kNoMask);
-  Owned grads(call);
+  OwnedGradients grads(call);
   custom_backward(problem.spec, call, score, kNoMask, {grad_out.view(), {}}, grads.views());
   const auto loss = [&] {
     double total = 0;
@@ -174,7 +162,7 @@ TEST_P(Custom, AnOddLengthWithAMaskAndAScoreHasNoNaN) {
   grad_out.fill(1);
   const Operands call = problem.operands();
   custom_attention(problem.spec, call, score, causal);
-  Owned grads(call);
+  OwnedGradients grads(call);
   custom_backward(problem.spec, call, score, causal, {grad_out.view(), {}}, grads.views());
   for (const Tensor* gradient : {&grads.q, &grads.k, &grads.v}) {
     for (const float x : gradient->values()) ASSERT_TRUE(std::isfinite(x));
@@ -191,7 +179,7 @@ TEST_P(Custom, NothingLeaksThroughAPairThatTheFunctionHides) {
   grad_out.fill(1);
   const Operands call = problem.operands();
   custom_attention(problem.spec, call, identity, mask);
-  Owned grads(call);
+  OwnedGradients grads(call);
   custom_backward(problem.spec, call, identity, mask, {grad_out.view(), {}}, grads.views());
   for (const float x : problem.out.values()) EXPECT_TRUE(std::isfinite(x));
   for (const float x : grads.q.values()) EXPECT_TRUE(std::isfinite(x));

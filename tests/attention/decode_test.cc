@@ -136,10 +136,7 @@ void expect_right(const Result& got, const Spec& spec, const Tensor& q, const Kv
   }
 }
 
-class Decode : public regard::testing::OnTarget<::testing::TestWithParam<std::string>> {
- protected:
-  void SetUp() override { use(GetParam()); }
-};
+class Decode : public regard::testing::EachTarget {};
 
 TEST_P(Decode, EveryTypeEqualsTheReferenceOnWhatIsStored) {
   for (const CacheType type : {CacheType::f32, CacheType::bf16, CacheType::f16, CacheType::i8}) {

@@ -18,10 +18,8 @@ using testing::GoldenCase;
 using testing::is_close;
 
 // Every case of tests/golden/attention through the kernels of every instruction set.
-class KernelGolden
-    : public testing::OnTarget<::testing::TestWithParam<std::tuple<std::string, std::string>>> {
+class KernelGolden : public testing::EachTargetAndCase {
  protected:
-  void SetUp() override { use(std::get<0>(GetParam())); }
   GoldenCase load() const { return GoldenCase(std::get<1>(GetParam())); }
 };
 

@@ -138,10 +138,7 @@ KvCache::Shape cache_of(int64_t rank, int64_t rope, CacheType type = CacheType::
   return shape;
 }
 
-class Mla : public regard::testing::OnTarget<::testing::TestWithParam<std::string>> {
- protected:
-  void SetUp() override { use(GetParam()); }
-};
+class Mla : public regard::testing::EachTarget {};
 
 constexpr const char* kLayers[] = {"mla_deepseek_v2_qlora", "mla_deepseek_v2_noqlora", "mla_deepseek_v3_half",
                                    "mla_deepseek_v3_interleave"};

@@ -217,10 +217,8 @@ struct Call {
   }
 };
 
-class Onnx : public testing::OnTarget<::testing::TestWithParam<std::tuple<std::string, std::string>>> {
+class Onnx : public testing::EachTargetAndCase {
  protected:
-  void SetUp() override { use(std::get<0>(GetParam())); }
-
   // Tolerances as the case states; a 16-bit case is stated with the rounding steps of its own arithmetic.
   void expect_close(const OnnxCase& c, const std::vector<float>& ours, const std::string& name) {
     const Array& array = c.file["out." + name];

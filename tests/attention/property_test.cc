@@ -14,10 +14,7 @@ using testing::is_close;
 using testing::Problem;
 using testing::Tensor;
 
-class Property : public testing::OnTarget<::testing::TestWithParam<std::string>> {
- protected:
-  void SetUp() override { use(GetParam()); }
-};
+class Property : public testing::EachTarget {};
 
 TEST_P(Property, RandomCallsStayWithinTheErrorBoundOfTheReference) {
   for (const uint64_t seed : testing::property_seeds(500)) {

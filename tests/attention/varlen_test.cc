@@ -7,6 +7,7 @@
 
 #include "regard/attention/attention.h"
 #include "regard/attention/reference.h"
+#include "tests/attention/owned_gradients.h"
 #include "tests/attention/problem.h"
 #include "tests/attention/target_test.h"
 #include "tests/support/compare.h"
@@ -17,29 +18,15 @@ namespace {
 
 using kernel::DType;
 using ::testing::HasSubstr;
+using testing::OwnedGradients;
 using testing::Problem;
 using testing::Tensor;
 
 using Starts = std::vector<int64_t>;
 
-// Gradients of all operands but the bias.
-struct Grads {
-  Tensor q, k, v, slopes, sinks;
-
-  explicit Grads(const Problem& problem)
-      : q(DType::f32, problem.q.size()),
-        k(DType::f32, problem.k.size()),
-        v(DType::f32, problem.v.size()),
-        slopes(DType::f32, problem.slopes.size()),
-        sinks(DType::f32, problem.sinks.size()) {}
-  Gradients views() {
-    Gradients views{q.view(), k.view(), v.view(), {}, {}, {}};
-    if (slopes.size()[1] > 0) views.slopes = slopes.as<float>();
-    if (sinks.size()[1] > 0) views.sinks = sinks.as<float>();
-    return views;
-  }
-  std::vector<std::vector<float>> all() const { return {q.values(), k.values(), v.values()}; }
-};
+std::vector<std::vector<float>> values_of(const OwnedGradients& grads) {
+  return {grads.q.values(), grads.k.values(), grads.v.values()};
+}
 
 struct Packed {
   Problem problem;
@@ -98,16 +85,14 @@ Problem document(const Packed& pack, int64_t d, DType type) {
   return one;
 }
 
-class Varlen : public testing::OnTarget<::testing::TestWithParam<std::string>> {
+class Varlen : public testing::EachTarget {
  protected:
-  void SetUp() override { use(GetParam()); }
-
   // Forward and backward of the pack equal those of separate calls, bit for bit.
   static void expect_equals_separate_calls(Packed& pack, DType type, kernel::Parallel& parallel) {
     Problem& problem = pack.problem;
     const Operands call = problem.operands();
     varlen_attention(problem.spec, call, pack.documents(), parallel);
-    Grads grads(problem);
+    OwnedGradients grads(problem.operands());
     varlen_backward(problem.spec, call, pack.documents(), {pack.grad_out.view(), pack.grad_lse.as<float>()},
                     grads.views(), parallel);
     std::vector<double> slopes(problem.sizes.Hq), sinks(problem.sizes.Hq);
@@ -122,7 +107,7 @@ class Varlen : public testing::OnTarget<::testing::TestWithParam<std::string>> {
       ASSERT_EQ(rows_of(problem.lse, q0, q1).values(), one.lse.values());
       Tensor grad_out = rows_of(pack.grad_out, q0, q1);
       Tensor grad_lse = rows_of(pack.grad_lse, q0, q1);
-      Grads own_grads(one);
+      OwnedGradients own_grads(one.operands());
       backward(one.spec, own, {grad_out.view(), grad_lse.as<float>()}, own_grads.views());
       ASSERT_EQ(rows_of(grads.q, q0, q1).values(), own_grads.q.values());
       ASSERT_EQ(rows_of(grads.k, k0, k1).values(), own_grads.k.values());
@@ -174,10 +159,10 @@ TEST_P(Varlen, DocumentsMayBeEmptyOnEitherSide) {
   Packed pack({0, 150, 150, 300}, {0, 100, 200, 300}, 4);
   expect_equals_separate_calls(pack, DType::f32, kernel::default_parallel());
   Problem& problem = pack.problem;
-  Grads grads(problem);
+  OwnedGradients grads(problem.operands());
   varlen_backward(problem.spec, problem.operands(), pack.documents(), {pack.grad_out.view(), {}},
                   grads.views());
-  for (const auto& values : grads.all()) {
+  for (const auto& values : values_of(grads)) {
     for (const float value : values) ASSERT_TRUE(std::isfinite(value));
   }
   for (int64_t j = 100; j < 200; ++j) {  // nobody looks at these
@@ -198,7 +183,7 @@ TEST_P(Varlen, GradientsEqualThoseOfTheReferenceDocumentByDocument) {
   problem.spec.mask = Mask::causal(Align::top_left);
   const Operands call = problem.operands();
   varlen_attention(problem.spec, call, pack.documents());
-  Grads grads(problem);
+  OwnedGradients grads(problem.operands());
   varlen_backward(problem.spec, call, pack.documents(), {pack.grad_out.view(), {}}, grads.views());
   for (int64_t d = 0; d < 3; ++d) {
     Problem one = document(pack, d, DType::f32);
@@ -240,10 +225,10 @@ TEST_P(Varlen, BitsDoNotDependOnTheNumberOfThreads) {
     problem.spec.dropout = 0.1;
     problem.add_slopes();
     varlen_attention(problem.spec, problem.operands(), pack.documents(), pool);
-    Grads grads(problem);
+    OwnedGradients grads(problem.operands());
     varlen_backward(problem.spec, problem.operands(), pack.documents(),
                     {pack.grad_out.view(), pack.grad_lse.as<float>()}, grads.views(), pool);
-    std::vector<std::vector<float>> all = grads.all();
+    std::vector<std::vector<float>> all = values_of(grads);
     all.push_back(problem.out.values());
     all.push_back(problem.lse.values());
     all.push_back(grads.slopes.values());
