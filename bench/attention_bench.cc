@@ -240,15 +240,7 @@ nlohmann::ordered_json run_attention_case(const AttentionCase& c, double seconds
   row["op"] = c.op;
   row["form"] = "softmax";
   row["mask"] = c.mask;
-  row["dtype"] = kernel::name(c.dtype);
-  row["B"] = c.batch;
-  row["Hq"] = c.heads;
-  row["Hkv"] = c.kv_heads;
-  row["Lq"] = c.queries;
-  row["Lk"] = c.keys;
-  row["Dk"] = c.key_features;
-  row["Dv"] = c.value_features;
-  row["threads"] = c.threads;
+  add_sizes(c, row);
   row["clock"] = alone ? "thread" : "wall";
   row["ours_ms"] = best_ours * 1e3;
   row["peer"] = in_process ? c.peer : peer_command;

@@ -47,6 +47,9 @@ std::vector<AttentionCase> attention_cases(bool quick);
 nlohmann::ordered_json run_attention_case(const AttentionCase& c, double seconds,
                                           const std::string& peer_command = "");
 
+// Appends the columns dtype, B, Hq, Hkv, Lq, Lk, Dk, Dv and threads.
+void add_sizes(const AttentionCase& c, nlohmann::ordered_json& columns);
+
 // The columns that make a case: op, mask, dtype, B, Hq, Hkv, Lq, Lk, Dk, Dv, threads, window, dropout, top_k.
 nlohmann::ordered_json case_to_json(const AttentionCase& c);
 // Columns that are absent keep their default. Throws std::invalid_argument on unknown columns and on values

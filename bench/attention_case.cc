@@ -40,10 +40,7 @@ int64_t count(const std::string& column, const nlohmann::json& value) {
 
 }  // namespace
 
-nlohmann::ordered_json case_to_json(const AttentionCase& c) {
-  nlohmann::ordered_json columns;
-  columns["op"] = c.op;
-  columns["mask"] = c.mask;
+void add_sizes(const AttentionCase& c, nlohmann::ordered_json& columns) {
   columns["dtype"] = kernel::name(c.dtype);
   columns["B"] = c.batch;
   columns["Hq"] = c.heads;
@@ -53,6 +50,13 @@ nlohmann::ordered_json case_to_json(const AttentionCase& c) {
   columns["Dk"] = c.key_features;
   columns["Dv"] = c.value_features;
   columns["threads"] = c.threads;
+}
+
+nlohmann::ordered_json case_to_json(const AttentionCase& c) {
+  nlohmann::ordered_json columns;
+  columns["op"] = c.op;
+  columns["mask"] = c.mask;
+  add_sizes(c, columns);
   if (c.window > 0) columns["window"] = c.window;
   if (c.dropout > 0) columns["dropout"] = c.dropout;
   if (c.top_k > 0) columns["top_k"] = c.top_k;

@@ -91,9 +91,8 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
     size_t edge = 0;
     const auto want = [&](const at::Tensor& input, size_t argument) {
       if (!input.defined() || !context->needs_input_grad(edge++)) return at::Tensor();
-      return result[argument] = input.dim() == 4 && argument <= 3
-                                    ? empty_heads(input.sizes(), input.options())
-                                    : at::empty_like(input);
+      return result[argument] =
+                 argument <= 3 ? empty_heads(input.sizes(), input.options()) : at::empty_like(input);
     };
     if (const at::Tensor grad = want(q, 1); grad.defined()) wanted.q = mutable_view(grad, "q");
     if (const at::Tensor grad = want(k, 2); grad.defined()) wanted.k = mutable_view(grad, "k");
