@@ -9,6 +9,7 @@
 
 #include "regard/kernel/backward.h"
 #include "regard/kernel/forward.h"
+#include "regard/kernel/quantized.h"
 
 namespace regard::kernel {
 namespace {
@@ -241,7 +242,8 @@ bool all_right() {
 }  // namespace
 
 bool self_check() {
-  return all_right<float>() && all_right<bf16>() && all_right<f16>() && all_right<int8_t>();
+  return all_right<float>() && all_right<bf16>() && all_right<f16>() && all_right<int8_t>() &&
+         quantized_self_check();
 }
 
 }  // namespace regard::kernel
