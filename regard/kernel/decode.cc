@@ -8,6 +8,7 @@
 
 #include "regard/kernel/decode_split-inl.h"
 #include "regard/kernel/kernels.h"
+#include "regard/kernel/merge.h"
 #include "regard/kernel/pack-inl.h"
 #include "regard/kernel/rows.h"
 
@@ -34,35 +35,20 @@ struct Splits {
 
 // Merges the parts of a row in the order of the splits, into the first one's place, and writes it.
 HWY_INLINE void merge(const Forward& p, const DecodeLayout& layout, int64_t row, float* partials) {
-  const D d;
   const int64_t heads = p.q.size[1];
   const int64_t queries = p.q.size[2];
   const int64_t batch = row / (heads * queries);
-  const int64_t features = p.v.size[3];
   const int64_t partial_floats = layout.partial_floats();
   const Splits splits(p, layout, batch);
   float* parts = partials + row * layout.splits * partial_floats;
   float* total = parts + splits.begin * partial_floats + kMaxLanes;
-  float maximum = -HUGE_VALF;
-  for (int64_t i = splits.begin; i < splits.end; ++i) maximum = HWY_MAX(maximum, parts[i * partial_floats]);
-  const Vec m = hn::Set(d, maximum == -HUGE_VALF ? 0.0F : maximum);
-  float sum = 0.0F;
-  for (int64_t i = splits.begin; i < splits.end; ++i) {
-    const float* part = parts + i * partial_floats;
-    const Vec factor = exp2(d, hn::Sub(hn::Set(d, part[0]), m));
-    const bool is_first = i == splits.begin;
-    if (part[0] == -HUGE_VALF && part[1] == 0.0F) {
-      if (is_first)
-        for (int64_t f = 0; f < features; f += kLanes) hn::Store(hn::Zero(d), d, total + f);
-      continue;
-    }
-    sum += part[1] * hn::GetLane(factor);
-    for (int64_t f = 0; f < features; f += kLanes) {
-      const Vec mine = hn::Mul(hn::Load(d, part + kMaxLanes + f), factor);
-      hn::Store(is_first ? mine : hn::Add(hn::Load(d, total + f), mine), d, total + f);
-    }
-  }
-  close(p, batch, row / queries % heads, row % queries, maximum, sum, total);
+  const auto part = [&](int64_t i) {
+    const float* at = parts + i * partial_floats;
+    return PartialRow{static_cast<double>(at[0]) * kLn2, at[1], at + kMaxLanes};
+  };
+  const MergedRow merged = merge_row(splits.begin, splits.end, part, p.v.size[3], total);
+  close(p, batch, row / queries % heads, row % queries, static_cast<float>(merged.maximum / kLn2),
+        static_cast<float>(merged.sum), total);
 }
 
 template <class T>

@@ -81,14 +81,46 @@ HWY_INLINE PanelRange find_live(const Rows& rows, const Forward& p, int64_t begi
   return range;
 }
 
+// How rows of q and panels of keys become products, before anything of a Spec is applied: the one part of a
+// strip that another kind of score replaces.
+template <class T>
+struct DotScores {
+  int64_t features;  // floats of a packed row or key
+
+  explicit DotScores(const Forward& p) : features(p.q.size[3]) {}
+
+  // Fills s.q.
+  HWY_INLINE void load_queries(const Forward& p, const LogitRule& rule, const Rows& rows,
+                               const StripScratch& s) const {
+    const View<const T> q = p.q.as<const T>();
+    for (int64_t r = 0; r < rows.count; ++r)
+      pack_query(q.at(rows.batch, rows.head, rows.begin + r), q.stride[3], features, rule.query_factor,
+                 r % kRows, s.q + r / kRows * s.q_stride);
+  }
+
+  // Products of a tile's rows with a panel of keys over features [0, kFeatureChunk). Whether all of them are
+  // in `acc`; else the rest is added to the tile, which holds acc, by finish().
+  HWY_INLINE bool multiply(const Rows& /*rows*/, const float* q, const float* keys, Accumulators& acc) const {
+    multiply_features(D(), q, kRows, keys, 0, features, acc);
+    return features <= kFeatureChunk;
+  }
+  HWY_INLINE void finish(const Rows& /*rows*/, const float* q, const float* keys, float* tile) const {
+    Accumulators acc;
+    for (int64_t f = kFeatureChunk; f < features; f += kFeatureChunk) {
+      multiply_features(D(), q, kRows, keys, f, features, acc);
+      add_to(D(), acc, tile);
+    }
+  }
+};
+
 // Logits (in units of log2) of the live tiles and the running maximum of each row.
-HWY_INLINE void score_panels(const LogitRule& rule, const Rows& rows, const Forward& p, const Panels& panels,
-                             int64_t block, PanelRange range, const StripScratch& s) {
+template <class Scores>
+HWY_INLINE void score_panels(const Scores& scores, const LogitRule& rule, const Rows& rows, const Forward& p,
+                             const Panels& panels, int64_t block, PanelRange range, const StripScratch& s) {
   const D d;
-  const int64_t features = p.q.size[3];
   for (int64_t panel = range.begin; panel < range.end; ++panel) {
     const int64_t key = block + panel * kCols;
-    const float* keys = panels.keys + key * features;
+    const float* keys = panels.keys + key * scores.features;
     int64_t t = 0;
     for (int64_t row = 0; row < rows.count; row += kRows, ++t) {
       const LiveTile live = s.live[t * s.live_stride + panel];
@@ -97,8 +129,8 @@ HWY_INLINE void score_panels(const LogitRule& rule, const Rows& rows, const Forw
       float* maxima = s.maxima + t * kRows * kLanes;
       const float* q = s.q + t * s.q_stride;
       Accumulators acc;
-      multiply_features(d, q, kRows, keys, 0, features, acc);
-      if (rule.plain && live.full && live.end - live.begin == kCols && features <= kFeatureChunk) {
+      const bool done = scores.multiply(rows, q, keys, acc);
+      if (rule.plain && live.full && live.end - live.begin == kCols && done) {
         store(d, acc, tile);
 #pragma GCC unroll 16
         for (int64_t r = 0; r < kRows; ++r) {
@@ -109,10 +141,7 @@ HWY_INLINE void score_panels(const LogitRule& rule, const Rows& rows, const Forw
         }
       } else {
         store(d, acc, tile);
-        for (int64_t f = kFeatureChunk; f < features; f += kFeatureChunk) {
-          multiply_features(d, q, kRows, keys, f, features, acc);
-          add_to(d, acc, tile);
-        }
+        if (!done) scores.finish(rows, q, keys, tile);
         const int64_t count = HWY_MIN(kRows, rows.count - row);
         uint64_t words[kRows];
         visible_words(p, rows.batch, rows.head, rows.begin + row, count, key, live, words);
@@ -300,16 +329,17 @@ HWY_INLINE StripScores scores_of(const StripScratch& s) {
 
 // Shows the strip's weights, each relative to its row's final maximum, to observe_weights(). One block of
 // keys still lies there; of several all are made again.
-inline HWY_NOINLINE void observe_strip(const Forward& p, const LogitRule& rule, const PrefillLayout& layout,
-                                       const Rows& rows, const Panels& panels, const StripScratch& s,
-                                       const ObserveScratch& observed) {
+template <class Scores>
+HWY_NOINLINE void observe_strip(const Scores& scores, const Forward& p, const LogitRule& rule,
+                                const PrefillLayout& layout, const Rows& rows, const Panels& panels,
+                                const StripScratch& s, const ObserveScratch& observed) {
   const int64_t keys = p.k.size[2];
   const bool at_hand = keys <= layout.block_keys && !p.dropout;  // dropout has changed them
   for (int64_t block = 0; block < keys; block += layout.block_keys) {
     const PanelRange range = find_live(rows, p, block, HWY_MIN(block + layout.block_keys, keys), s);
     if (range.begin >= range.end) continue;
     if (!at_hand) {
-      score_panels(rule, rows, p, panels, block, range, s);
+      score_panels(scores, rule, rows, p, panels, block, range, s);
       for (int64_t t = 0; t * kRows < rows.count; ++t) exponentials<false>(t, range, s);
     }
     observe_weights(p.observe, scores_of(s), rows, block, range, keys, observed);
@@ -319,21 +349,18 @@ inline HWY_NOINLINE void observe_strip(const Forward& p, const LogitRule& rule, 
 // Computes rows [rows.begin, rows.begin + rows.count) of out and lse. A row's arithmetic depends on nothing
 // but its own q, the keys and values, and where blocks of keys begin: bits do not change with the strip
 // around it.
-template <class T>
-void run_strip(const Forward& p, const LogitRule& rule, const PrefillLayout& layout, const Rows& rows,
-               const Panels& panels, const StripScratch& s, const ObserveScratch* observed) {
+template <class Scores>
+void run_strip(const Scores& scores, const Forward& p, const LogitRule& rule, const PrefillLayout& layout,
+               const Rows& rows, const Panels& panels, const StripScratch& s,
+               const ObserveScratch* observed) {
   const D d;
   const int64_t tiles = (rows.count + kRows - 1) / kRows;
-  const int64_t features = p.q.size[3];
   const int64_t out_features = p.out ? p.v.size[3] : 0;
   const int64_t key_count = p.k.size[2];
-  const View<const T> q = p.q.as<const T>();
   if (observed != nullptr) begin_observing(*observed, tiles * kRows);
 
   for (int64_t i = 0; i < tiles * s.q_stride; ++i) s.q[i] = 0.0F;
-  for (int64_t r = 0; r < rows.count; ++r)
-    pack_query(q.at(rows.batch, rows.head, rows.begin + r), q.stride[3], features, rule.query_factor,
-               r % kRows, s.q + r / kRows * s.q_stride);
+  scores.load_queries(p, rule, rows, s);
   for (int64_t i = 0; i < tiles * s.out_stride; ++i) s.out[i] = 0.0F;
   for (int64_t i = 0; i < tiles * kRows * kLanes; ++i) s.sums[i] = 0.0F;
   for (int64_t i = 0; i < tiles * kRows; ++i) s.row_max[i] = -HUGE_VALF;
@@ -343,7 +370,7 @@ void run_strip(const Forward& p, const LogitRule& rule, const PrefillLayout& lay
     const PanelRange range = find_live(rows, p, block, end, s);
     if (range.begin >= range.end) continue;
     for (int64_t i = 0; i < tiles * kRows * kLanes; ++i) s.maxima[i] = -HUGE_VALF;
-    score_panels(rule, rows, p, panels, block, range, s);
+    score_panels(scores, rule, rows, p, panels, block, range, s);
     if (p.observe.wants_top())
       collect_top(p.observe, scores_of(s), rows.count, block, range, s.maxima, *observed);
     raise_maxima(tiles, out_features, s, observed);
@@ -378,7 +405,7 @@ void run_strip(const Forward& p, const LogitRule& rule, const PrefillLayout& lay
       store_out<kCols>(p.out, rows.batch, rows.head, row, f, HWY_MIN(kCols, out_features - f), factor,
                        out + f * kRows);
   }
-  if (p.observe.wants_weights()) observe_strip(p, rule, layout, rows, panels, s, *observed);
+  if (p.observe.wants_weights()) observe_strip(scores, p, rule, layout, rows, panels, s, *observed);
 }
 
 }  // namespace regard::kernel::HWY_NAMESPACE

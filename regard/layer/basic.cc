@@ -2,7 +2,10 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
 #include <utility>
+
+#include "regard/autograd/norm.h"
 
 namespace regard::layer {
 
@@ -12,6 +15,22 @@ Linear::Linear(Weight weight, at::Tensor bias) : weight_(std::move(weight)), bia
   if (bias_.defined()) register_parameter("bias", bias_, bias_.requires_grad());
 }
 
+namespace {
+
+at::Tensor xavier(int64_t out, int64_t in) {
+  const double bound = std::sqrt(6.0 / static_cast<double>(in + out));
+  return at::empty({out, in}, at::kFloat).uniform_(-bound, bound).requires_grad_();
+}
+
+}  // namespace
+
+Linear::Linear(int64_t in, int64_t out, bool bias)
+    : Linear(Weight(xavier(out, in)), bias ? at::zeros({out}, at::kFloat).requires_grad_() : at::Tensor()) {}
+
+Norm::Norm(NormKind kind, double epsilon, int64_t width)
+    : Norm(kind, epsilon, at::ones({width}, at::kFloat).requires_grad_(),
+           kind == NormKind::rms ? at::Tensor() : at::zeros({width}, at::kFloat).requires_grad_()) {}
+
 Norm::Norm(NormKind kind, double epsilon, at::Tensor weight, at::Tensor bias)
     : kind_(kind), epsilon_(epsilon), weight_(std::move(weight)), bias_(std::move(bias)) {
   register_parameter("weight", weight_, weight_.requires_grad());
@@ -19,6 +38,15 @@ Norm::Norm(NormKind kind, double epsilon, at::Tensor weight, at::Tensor bias)
 }
 
 at::Tensor Norm::forward(const at::Tensor& x) const {
+  using autograd::Normalization;
+  const bool trained = at::GradMode::is_enabled() && (x.requires_grad() || weight_.requires_grad() ||
+                                                      (bias_.defined() && bias_.requires_grad()));
+  if (trained || kind_ == NormKind::harvard) {
+    const Normalization kind = kind_ == NormKind::rms     ? Normalization::rms
+                               : kind_ == NormKind::layer ? Normalization::layer
+                                                          : Normalization::harvard;
+    return autograd::normalize(kind, x, weight_, bias_, epsilon_);
+  }
   const std::vector<int64_t> axis = {weight_.size(0)};
   if (kind_ == NormKind::rms) return at::rms_norm(x, axis, weight_, epsilon_);
   return at::layer_norm(x, axis, weight_, bias_, epsilon_);
@@ -37,6 +65,20 @@ at::Tensor activate(Activation activation, const at::Tensor& x) {
   }
   return x;
 }
+
+at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up, double alpha) {
+  return gate * at::sigmoid(alpha * gate) * up;
+}
+
+int64_t swiglu_hidden(int64_t width, double multiplier, int64_t multiple_of) {
+  const auto hidden = static_cast<int64_t>(multiplier * static_cast<double>(2 * 4 * width / 3));
+  return (hidden + multiple_of - 1) / multiple_of * multiple_of;
+}
+
+FeedForward::FeedForward(Activation activation, int64_t width, int64_t hidden, bool gated)
+    : FeedForward(activation, std::make_shared<Linear>(width, hidden, !gated),
+                  std::make_shared<Linear>(hidden, width, !gated),
+                  gated ? std::make_shared<Linear>(width, hidden, false) : nullptr) {}
 
 FeedForward::FeedForward(Activation activation, std::shared_ptr<Linear> up, std::shared_ptr<Linear> down,
                          std::shared_ptr<Linear> gate)

@@ -15,6 +15,8 @@ namespace regard::layer {
 class Linear : public torch::nn::Module {
  public:
   explicit Linear(Weight weight, at::Tensor bias = {});
+  // To be trained: Xavier uniform weight (Glorot and Bengio 2010), bias 0.
+  Linear(int64_t in, int64_t out, bool bias = true);
   at::Tensor forward(const at::Tensor& x) const { return weight_.linear(x, bias_); }
   const Weight& weight() const { return weight_; }
 
@@ -24,12 +26,17 @@ class Linear : public torch::nn::Module {
 };
 
 // layer: (x - mean) / sqrt(variance + epsilon) * weight + bias. rms: x / sqrt(mean(x^2) + epsilon) * weight.
-enum class NormKind : uint8_t { layer, rms };
+// harvard: (x - mean) / (deviation + epsilon) * weight + bias, with n - 1 under the deviation ("The Annotated
+// Transformer").
+enum class NormKind : uint8_t { layer, rms, harvard };
 
-// Over the last axis.
+// Over the last axis. Where a gradient is wanted, autograd::normalize() computes: its sums over rows have an
+// order.
 class Norm : public torch::nn::Module {
  public:
   Norm(NormKind kind, double epsilon, at::Tensor weight, at::Tensor bias = {});
+  // To be trained: weight 1 and, unless rms, bias 0.
+  Norm(NormKind kind, double epsilon, int64_t width);
   at::Tensor forward(const at::Tensor& x) const;
 
  private:
@@ -44,11 +51,21 @@ enum class Activation : uint8_t { gelu, gelu_tanh, silu, relu };
 
 at::Tensor activate(Activation activation, const at::Tensor& x);
 
+// gate sigmoid(alpha gate) up: the product inside SwiGLU; alpha is 1 there.
+at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up, double alpha = 1.0);
+
+// Llama's hidden width for a gated feed-forward: 2/3 of 4 width, times `multiplier`, rounded up to a
+// multiple.
+int64_t swiglu_hidden(int64_t width, double multiplier, int64_t multiple_of);
+
 // down(activation(up(x))); with a gate (SwiGLU): down(activation(gate(x)) * up(x)).
+// SwiGLU is silu, GeGLU is gelu (Shazeer 2020, arXiv 2002.05202).
 class FeedForward : public torch::nn::Module {
  public:
   FeedForward(Activation activation, std::shared_ptr<Linear> up, std::shared_ptr<Linear> down,
               std::shared_ptr<Linear> gate = nullptr);
+  // To be trained: from width to hidden and back, without biases where it is gated.
+  FeedForward(Activation activation, int64_t width, int64_t hidden, bool gated);
   at::Tensor forward(const at::Tensor& x) const;
 
  private:

@@ -1,0 +1,202 @@
+#include "regard/autograd/norm.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/grad_mode.h>
+
+#include <cmath>
+#include <stdexcept>
+#include <vector>
+
+#include "regard/autograd/parallel.h"
+
+namespace regard::autograd {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+constexpr int64_t kTaskRows = 64;  // rows whose part of the weight's gradient is summed together
+
+struct Row {
+  double mean;
+  double inverse;    // what x - mean is multiplied by
+  double deviation;  // harvard
+};
+
+template <class T>
+Row measure(Normalization kind, const T* x, int64_t n, double epsilon) {
+  Row row{0, 0, 0};
+  if (kind != Normalization::rms) {
+    for (int64_t i = 0; i < n; ++i) row.mean += static_cast<double>(x[i]);
+    row.mean /= static_cast<double>(n);
+  }
+  double squares = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const double away = static_cast<double>(x[i]) - row.mean;
+    squares += away * away;
+  }
+  if (kind == Normalization::harvard) {
+    row.deviation = std::sqrt(squares / static_cast<double>(n - 1));
+    row.inverse = 1 / (row.deviation + epsilon);
+  } else {
+    row.inverse = 1 / std::sqrt(squares / static_cast<double>(n) + epsilon);
+  }
+  return row;
+}
+
+template <class T>
+const T* data_or_null(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.const_data_ptr<T>() : nullptr;
+}
+
+int64_t tasks(int64_t rows) {
+  return (rows + kTaskRows - 1) / kTaskRows;
+}
+
+template <class T>
+void forward_rows(Normalization kind, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                  double epsilon, at::Tensor& out) {
+  const int64_t n = x.size(-1);
+  const int64_t rows = n == 0 ? 0 : x.numel() / n;
+  const T* from = x.const_data_ptr<T>();
+  const T* w = data_or_null<T>(weight);
+  const T* b = data_or_null<T>(bias);
+  T* to = out.mutable_data_ptr<T>();
+  at_parallel().run(tasks(rows), [&](int64_t task, int /*worker*/) {
+    for (int64_t r = task * kTaskRows; r < std::min(rows, (task + 1) * kTaskRows); ++r) {
+      const Row row = measure(kind, from + r * n, n, epsilon);
+      for (int64_t i = 0; i < n; ++i) {
+        double y = (static_cast<double>(from[r * n + i]) - row.mean) * row.inverse;
+        if (w != nullptr) y *= static_cast<double>(w[i]);
+        if (b != nullptr) y += static_cast<double>(b[i]);
+        to[r * n + i] = static_cast<T>(y);
+      }
+    }
+  });
+}
+
+// With g = grad * weight and y = (x - mean) * inverse:
+// layer: inverse (g - mean(g) - y mean(g y)); rms without mean(g); harvard: inverse (g - mean(g)) - y sum(g
+// y) / (deviation (n - 1)).
+template <class T>
+void backward_rows(Normalization kind, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& grad,
+                   double epsilon, at::Tensor& grad_x, std::vector<double>& sums) {
+  const int64_t n = x.size(-1);
+  const int64_t rows = n == 0 ? 0 : x.numel() / n;
+  const T* from = x.const_data_ptr<T>();
+  const T* w = data_or_null<T>(weight);
+  const T* arriving = grad.const_data_ptr<T>();
+  T* to = grad_x.mutable_data_ptr<T>();
+  std::vector<double> parts(static_cast<size_t>(tasks(rows) * 2 * n));
+  at_parallel().run(tasks(rows), [&](int64_t task, int /*worker*/) {
+    double* of_weight = parts.data() + task * 2 * n;
+    double* of_bias = of_weight + n;
+    for (int64_t r = task * kTaskRows; r < std::min(rows, (task + 1) * kTaskRows); ++r) {
+      const Row row = measure(kind, from + r * n, n, epsilon);
+      const T* g_row = arriving + r * n;
+      const auto normalized = [&](int64_t i) {
+        return (static_cast<double>(from[r * n + i]) - row.mean) * row.inverse;
+      };
+      const auto graded = [&](int64_t i) {
+        return static_cast<double>(g_row[i]) * (w != nullptr ? static_cast<double>(w[i]) : 1.0);
+      };
+      double sum = 0;
+      double dot = 0;
+      for (int64_t i = 0; i < n; ++i) {
+        const double y = normalized(i);
+        sum += graded(i);
+        dot += graded(i) * y;
+        of_weight[i] += static_cast<double>(g_row[i]) * y;
+        of_bias[i] += static_cast<double>(g_row[i]);
+      }
+      const double mean = kind == Normalization::rms ? 0.0 : sum / static_cast<double>(n);
+      double along = row.inverse * dot / static_cast<double>(n);
+      if (kind == Normalization::harvard)
+        along = row.deviation > 0 ? dot / (row.deviation * static_cast<double>(n - 1)) : 0.0;
+      for (int64_t i = 0; i < n; ++i)
+        to[r * n + i] = static_cast<T>(row.inverse * (graded(i) - mean) - along * normalized(i));
+    }
+  });
+  sums.assign(static_cast<size_t>(2 * n), 0.0);
+  for (int64_t task = 0; task < tasks(rows); ++task)
+    for (int64_t i = 0; i < 2 * n; ++i) sums[i] += parts[task * 2 * n + i];
+}
+
+at::Tensor run_forward(Normalization kind, const at::Tensor& x, const at::Tensor& weight,
+                       const at::Tensor& bias, double epsilon) {
+  at::Tensor out = at::empty_like(x);
+  if (x.scalar_type() == at::kDouble)
+    forward_rows<double>(kind, x, weight, bias, epsilon, out);
+  else
+    forward_rows<float>(kind, x, weight, bias, epsilon, out);
+  return out;
+}
+
+std::optional<at::Tensor> given(const at::Tensor& tensor) {
+  return tensor.defined() ? std::optional(tensor) : std::nullopt;
+}
+
+struct NormFunction : torch::autograd::Function<NormFunction> {
+  static at::Tensor forward(AutogradContext* context, int64_t kind, const at::Tensor& x,
+                            const std::optional<at::Tensor>& weight, const std::optional<at::Tensor>& bias,
+                            double epsilon) {
+    const at::Tensor w = weight ? *weight : at::Tensor();
+    context->save_for_backward({x, w});
+    context->saved_data["kind"] = kind;
+    context->saved_data["epsilon"] = epsilon;
+    context->saved_data["weight"] = w.defined();
+    context->saved_data["bias"] = bias.has_value();
+    return run_forward(static_cast<Normalization>(kind), x, w, bias ? *bias : at::Tensor(), epsilon);
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list grads) {
+    if (at::GradMode::is_enabled()) {
+      throw std::invalid_argument(
+          "normalize: second derivatives are not available (create_graph = true); only first ones are");
+    }
+    const variable_list saved = context->get_saved_variables();
+    const auto kind = static_cast<Normalization>(context->saved_data["kind"].toInt());
+    const double epsilon = context->saved_data["epsilon"].toDouble();
+    const at::Tensor& x = saved[0];
+    const at::Tensor grad = grads[0].contiguous();
+    at::Tensor grad_x = at::empty_like(x);
+    std::vector<double> sums;
+    if (x.scalar_type() == at::kDouble)
+      backward_rows<double>(kind, x, saved[1], grad, epsilon, grad_x, sums);
+    else
+      backward_rows<float>(kind, x, saved[1], grad, epsilon, grad_x, sums);
+    const int64_t n = x.size(-1);
+    const auto part = [&](int64_t first) {
+      return at::from_blob(sums.data() + first, {n}, at::kDouble).to(x.scalar_type(), false, true);
+    };
+    return {at::Tensor(), grad_x, context->saved_data["weight"].toBool() ? part(0) : at::Tensor(),
+            context->saved_data["bias"].toBool() ? part(n) : at::Tensor(), at::Tensor()};
+  }
+};
+
+void check(const at::Tensor& x, const at::Tensor& parameter, const char* name) {
+  if (parameter.defined() && (parameter.dim() != 1 || parameter.size(0) != x.size(-1) ||
+                              parameter.scalar_type() != x.scalar_type())) {
+    throw std::invalid_argument(std::string("normalize: ") + name +
+                                " must be of the type of x and as long as its last axis, " +
+                                std::to_string(x.size(-1)));
+  }
+}
+
+}  // namespace
+
+at::Tensor normalize(Normalization kind, const at::Tensor& x, const at::Tensor& weight,
+                     const at::Tensor& bias, double epsilon) {
+  if (x.dim() < 1 || (x.scalar_type() != at::kFloat && x.scalar_type() != at::kDouble)) {
+    throw std::invalid_argument("normalize: x must be float32 or float64 with at least one axis");
+  }
+  check(x, weight, "weight");
+  check(x, bias, "bias");
+  const at::Tensor rows = x.contiguous();
+  return NormFunction::apply(static_cast<int64_t>(kind), rows,
+                             weight.defined() ? given(weight.contiguous()) : std::nullopt,
+                             bias.defined() ? given(bias.contiguous()) : std::nullopt, epsilon);
+}
+
+}  // namespace regard::autograd

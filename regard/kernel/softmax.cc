@@ -1,0 +1,208 @@
+#include "regard/kernel/softmax.h"
+
+#include <cmath>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "regard/kernel/softmax.cc"
+#include "regard/kernel/hwy_config.h"
+
+#include <hwy/foreach_target.h>
+
+#include "regard/kernel/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace regard::kernel::HWY_NAMESPACE {
+
+// Bytes of rows that make a task worth its start.
+constexpr int64_t kTaskBytes = 1 << 16;
+// Columns that are summed in one go: keeps the rounding error of long rows near that of a short one.
+constexpr int64_t kSumColumns = 2048;
+
+// run(x) for all vectors of x[begin, end); the last is filled up with `fill`.
+template <class Run>
+HWY_INLINE void each_vector(const float* x, int64_t begin, int64_t end, float fill, Run&& run) {
+  const D d;
+  int64_t i = begin;
+  for (; i + kLanes <= end; i += kLanes) run(hn::LoadU(d, x + i));
+  if (i == end) return;
+  HWY_ALIGN float rest[kLanes];
+  for (int64_t n = 0; n < kLanes; ++n) rest[n] = i + n < end ? x[i + n] : fill;
+  run(hn::Load(d, rest));
+}
+
+// to = change(x), element for element.
+template <class Change>
+HWY_INLINE void map_vectors(const float* x, int64_t columns, float* to, Change&& change) {
+  const D d;
+  int64_t i = 0;
+  for (; i + kLanes <= columns; i += kLanes) hn::StoreU(change(hn::LoadU(d, x + i)), d, to + i);
+  if (i == columns) return;
+  HWY_ALIGN float rest[kLanes];
+  for (int64_t n = 0; n < kLanes; ++n) rest[n] = i + n < columns ? x[i + n] : 0.0F;
+  hn::Store(change(hn::Load(d, rest)), d, rest);
+  for (int64_t n = 0; i + n < columns; ++n) to[i + n] = rest[n];
+}
+
+struct RowSum {
+  float maximum;
+  double sum;  // of exp(x - maximum)
+};
+
+// Highway's Max may lose a NaN; the sum of exp(x - maximum) has it all the same.
+HWY_INLINE float row_maximum(const float* x, int64_t columns) {
+  const D d;
+  Vec maximum = hn::Set(d, -HUGE_VALF);
+  each_vector(x, 0, columns, -HUGE_VALF, [&](Vec v) HWY_ATTR { maximum = hn::Max(maximum, v); });
+  return max_of_lanes(d, maximum);
+}
+
+// exp(x - shift); infinite above 88, which only the naive way meets.
+HWY_INLINE Vec exp_from(D d, Vec x, Vec shift) {
+  const Vec power = hn::Mul(hn::Sub(x, shift), hn::Set(d, kLog2e));
+  return hn::IfThenElse(hn::Gt(power, hn::Set(d, 127.0F)), hn::Set(d, HUGE_VALF), exp2(d, power));
+}
+
+HWY_INLINE double row_sum(const float* x, int64_t columns, float shift) {
+  const D d;
+  double total = 0.0;
+  for (int64_t begin = 0; begin < columns; begin += kSumColumns) {
+    Vec sum = hn::Zero(d);
+    each_vector(x, begin, HWY_MIN(begin + kSumColumns, columns), -HUGE_VALF,
+                [&](Vec v) HWY_ATTR { sum = hn::Add(sum, exp_from(d, v, hn::Set(d, shift))); });
+    total += static_cast<double>(sum_of_lanes(d, sum));
+  }
+  return total;
+}
+
+// Of each lane its own running maximum; they are merged at the end.
+HWY_INLINE RowSum online_sum(const float* x, int64_t columns) {
+  const D d;
+  const Vec nothing = hn::Set(d, -HUGE_VALF);
+  Vec maximum = nothing;
+  Vec sum = hn::Zero(d);
+  each_vector(x, 0, columns, -HUGE_VALF, [&](Vec v) HWY_ATTR {
+    const Vec higher = hn::Max(maximum, v);
+    // -infinity minus itself: no sum yet, or none to add.
+    const Vec safe = hn::IfThenElse(hn::Eq(higher, nothing), hn::Zero(d), higher);
+    sum = hn::MulAdd(sum, exp_from(d, maximum, safe), exp_from(d, v, safe));
+    maximum = higher;
+  });
+  HWY_ALIGN float maxima[kLanes];
+  HWY_ALIGN float sums[kLanes];
+  hn::Store(maximum, d, maxima);
+  hn::Store(sum, d, sums);
+  RowSum row{max_of_lanes(d, maximum), 0.0};
+  for (int64_t n = 0; n < kLanes; ++n)
+    row.sum += maxima[n] == -HUGE_VALF && sums[n] == 0.0F
+                   ? 0.0
+                   : static_cast<double>(sums[n]) *
+                         std::exp(static_cast<double>(maxima[n]) - static_cast<double>(row.maximum));
+  return row;
+}
+
+void softmax_row(SoftmaxWay way, bool log, int64_t columns, const float* x, float* out) {
+  const D d;
+  RowSum row{0.0F, 0.0};
+  if (way == SoftmaxWay::online) {
+    row = online_sum(x, columns);
+  } else {
+    if (way == SoftmaxWay::safe) row.maximum = row_maximum(x, columns);
+    row.sum = row_sum(x, columns, row.maximum == -HUGE_VALF ? 0.0F : row.maximum);
+  }
+  const Vec shift = hn::Set(d, row.maximum == -HUGE_VALF ? 0.0F : row.maximum);
+  if (log) {
+    // Two steps: the difference to the maximum is exact where it matters.
+    const Vec rest = hn::Set(d, row.sum == 0.0 ? 0.0F : static_cast<float>(std::log(row.sum)));
+    map_vectors(x, columns, out, [&](Vec v) HWY_ATTR { return hn::Sub(hn::Sub(v, shift), rest); });
+  } else {
+    const Vec factor = hn::Set(d, row.sum == 0.0 ? 0.0F : static_cast<float>(1.0 / row.sum));
+    map_vectors(x, columns, out, [&](Vec v) HWY_ATTR { return hn::Mul(exp_from(d, v, shift), factor); });
+  }
+}
+
+HWY_INLINE double dot_or_sum(const float* y, const float* grad, int64_t columns) {
+  const D d;
+  double total = 0.0;
+  for (int64_t begin = 0; begin < columns; begin += kSumColumns) {
+    const int64_t end = HWY_MIN(begin + kSumColumns, columns);
+    Vec sum = hn::Zero(d);
+    int64_t i = begin;
+    for (; i + kLanes <= end; i += kLanes) {
+      const Vec g = hn::LoadU(d, grad + i);
+      sum = y == nullptr ? hn::Add(sum, g) : hn::MulAdd(hn::LoadU(d, y + i), g, sum);
+    }
+    total += static_cast<double>(sum_of_lanes(d, sum));
+    for (; i < end; ++i)
+      total += static_cast<double>(grad[i]) * (y == nullptr ? 1.0 : static_cast<double>(y[i]));
+  }
+  return total;
+}
+
+void softmax_backward_row(bool log, int64_t columns, const float* y, const float* grad, float* to) {
+  const D d;
+  const auto sum = static_cast<float>(dot_or_sum(log ? nullptr : y, grad, columns));
+  const Vec s = hn::Set(d, sum);
+  int64_t i = 0;
+  for (; i + kLanes <= columns; i += kLanes) {
+    const Vec value = hn::LoadU(d, y + i);
+    const Vec g = hn::LoadU(d, grad + i);
+    hn::StoreU(log ? hn::NegMulAdd(exp_from(d, value, hn::Zero(d)), s, g) : hn::Mul(value, hn::Sub(g, s)), d,
+               to + i);
+  }
+  for (; i < columns; ++i) to[i] = log ? grad[i] - std::exp(y[i]) * sum : y[i] * (grad[i] - sum);
+}
+
+template <class Row>
+void each_row(const Rows2d& rows, Parallel& parallel, Row&& row) {
+  const int64_t step = HWY_MAX(kTaskBytes / HWY_MAX(rows.columns * 4, int64_t{1}), int64_t{1});
+  parallel.run((rows.rows + step - 1) / step, [&](int64_t task, int /*worker*/) HWY_ATTR {
+    for (int64_t i = task * step; i < HWY_MIN((task + 1) * step, rows.rows); ++i) row(i * rows.stride);
+  });
+}
+
+void Softmax(SoftmaxWay way, bool log, const Rows2d& rows, const float* x, float* out, Parallel& parallel) {
+  each_row(rows, parallel,
+           [&](int64_t at) HWY_ATTR { softmax_row(way, log, rows.columns, x + at, out + at); });
+}
+
+void SoftmaxBackward(bool log, const Rows2d& rows, const float* y, const float* grad, float* grad_x,
+                     Parallel& parallel) {
+  each_row(rows, parallel, [&](int64_t at) HWY_ATTR {
+    softmax_backward_row(log, rows.columns, y + at, grad + at, grad_x + at);
+  });
+}
+
+}  // namespace regard::kernel::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+#include "regard/kernel/dispatch.h"
+
+namespace regard::kernel {
+
+HWY_EXPORT(Softmax);
+HWY_EXPORT(SoftmaxBackward);
+
+MemoryPasses memory_passes(SoftmaxWay way) {
+  return way == SoftmaxWay::safe ? MemoryPasses{3, 1} : MemoryPasses{2, 1};
+}
+
+SoftmaxTraffic softmax(SoftmaxWay way, bool log, const Rows2d& rows, const float* x, float* out,
+                       Parallel& parallel) {
+  if (rows.rows <= 0 || rows.columns <= 0) return {};
+  REGARD_DISPATCH(Softmax)(way, log, rows, x, out, parallel);
+  const MemoryPasses passes = memory_passes(way);
+  const int64_t bytes = rows.rows * rows.columns * static_cast<int64_t>(sizeof(float));
+  return {passes.reads * bytes, passes.writes * bytes};
+}
+
+void softmax_backward(bool log, const Rows2d& rows, const float* y, const float* grad, float* grad_x,
+                      Parallel& parallel) {
+  if (rows.rows <= 0 || rows.columns <= 0) return;
+  REGARD_DISPATCH(SoftmaxBackward)(log, rows, y, grad, grad_x, parallel);
+}
+
+}  // namespace regard::kernel
+
+#endif  // HWY_ONCE
