@@ -16,7 +16,7 @@ namespace regard::kernel::HWY_NAMESPACE {
 // Bytes of rows that make a task worth its start.
 constexpr int64_t kTaskBytes = 1 << 16;
 // Columns that are summed in one go: keeps the rounding error of long rows near that of a short one.
-constexpr int64_t kSumColumns = 2048;
+constexpr int64_t kSumColumns = 512;
 
 // run(x) for all vectors of x[begin, end); the last is filled up with `fill`.
 template <class Run>
@@ -74,29 +74,38 @@ HWY_INLINE double row_sum(const float* x, int64_t columns, float shift) {
   return total;
 }
 
-// Of each lane its own running maximum; they are merged at the end.
+// Adds (maximum, sum) of other columns; the online recurrence.
+HWY_INLINE void add_columns(RowSum& row, float maximum, double sum) {
+  if (sum == 0.0) return;
+  const float higher = HWY_MAX(row.maximum, maximum);
+  const auto factor = [&](float from) {
+    return std::exp(static_cast<double>(from) - static_cast<double>(higher));
+  };
+  row.sum = (row.sum == 0.0 ? 0.0 : row.sum * factor(row.maximum)) + sum * factor(maximum);
+  row.maximum = higher;
+}
+
+// One pass: of each lane its own running maximum and sum, merged after every kSumColumns.
 HWY_INLINE RowSum online_sum(const float* x, int64_t columns) {
   const D d;
   const Vec nothing = hn::Set(d, -HUGE_VALF);
-  Vec maximum = nothing;
-  Vec sum = hn::Zero(d);
-  each_vector(x, 0, columns, -HUGE_VALF, [&](Vec v) HWY_ATTR {
-    const Vec higher = hn::Max(maximum, v);
-    // -infinity minus itself: no sum yet, or none to add.
-    const Vec safe = hn::IfThenElse(hn::Eq(higher, nothing), hn::Zero(d), higher);
-    sum = hn::MulAdd(sum, exp_from(d, maximum, safe), exp_from(d, v, safe));
-    maximum = higher;
-  });
+  RowSum row{-HUGE_VALF, 0.0};
   HWY_ALIGN float maxima[kLanes];
   HWY_ALIGN float sums[kLanes];
-  hn::Store(maximum, d, maxima);
-  hn::Store(sum, d, sums);
-  RowSum row{max_of_lanes(d, maximum), 0.0};
-  for (int64_t n = 0; n < kLanes; ++n)
-    row.sum += maxima[n] == -HUGE_VALF && sums[n] == 0.0F
-                   ? 0.0
-                   : static_cast<double>(sums[n]) *
-                         std::exp(static_cast<double>(maxima[n]) - static_cast<double>(row.maximum));
+  for (int64_t begin = 0; begin < columns; begin += kSumColumns) {
+    Vec maximum = nothing;
+    Vec sum = hn::Zero(d);
+    each_vector(x, begin, HWY_MIN(begin + kSumColumns, columns), -HUGE_VALF, [&](Vec v) HWY_ATTR {
+      const Vec higher = hn::Max(maximum, v);
+      // -infinity minus itself: no sum yet, or none to add.
+      const Vec safe = hn::IfThenElse(hn::Eq(higher, nothing), hn::Zero(d), higher);
+      sum = hn::MulAdd(sum, exp_from(d, maximum, safe), exp_from(d, v, safe));
+      maximum = higher;
+    });
+    hn::Store(maximum, d, maxima);
+    hn::Store(sum, d, sums);
+    for (int64_t n = 0; n < kLanes; ++n) add_columns(row, maxima[n], sums[n]);
+  }
   return row;
 }
 

@@ -10,6 +10,7 @@
 
 #include "regard/kernel/targets.h"
 #include "tests/support/compare.h"
+#include "tests/support/safetensors.h"
 
 namespace regard::kernel {
 namespace {
@@ -58,9 +59,39 @@ TEST_P(Softmax, EveryWayEqualsItsFormula) {
     for (const SoftmaxWay way : kWays) {
       EXPECT_TRUE(testing::is_close(run(way, false, x, columns), plain(x, columns, false),
                                     testing::float32_bound(10), 1e-9));
-      EXPECT_TRUE(
-          testing::is_close(run(way, true, x, columns), plain(x, columns, true), testing::float32_bound(4)));
+      EXPECT_TRUE(testing::is_close(run(way, true, x, columns), plain(x, columns, true),
+                                    testing::float32_bound(4), 1));
     }
+  }
+}
+
+// The Softmax cases of the ONNX standard; along another axis rows are gathered here.
+TEST_P(Softmax, OnnxCases) {
+  for (const std::string name :
+       {"axis_0", "axis_1", "axis_2", "default_axis", "example", "large_number", "negative_axis"}) {
+    const testing::SafeTensors file(std::string(REGARD_GOLDEN_DIR) + "/onnx-layers/softmax_" + name +
+                                    ".safetensors");
+    const testing::Array& in = file["in.x"];
+    const nlohmann::json attributes = nlohmann::json::parse(file.metadata()["attributes"].get<std::string>());
+    const auto axes = static_cast<int64_t>(in.shape.size());
+    const int64_t axis = (attributes.value("axis", int64_t{-1}) + axes) % axes;
+    int64_t inner = 1;
+    for (int64_t i = axis + 1; i < axes; ++i) inner *= in.shape[i];
+    const int64_t columns = in.shape[axis];
+    const std::vector<float> x = in.to<float>();
+    const std::vector<double> expected = file["out.y"].to<double>();
+    const auto place = [&](int64_t row, int64_t column) {
+      return row / inner * inner * columns + column * inner + row % inner;
+    };
+    std::vector<float> rows;
+    std::vector<double> wanted;
+    for (int64_t row = 0; row < in.count() / columns; ++row)
+      for (int64_t column = 0; column < columns; ++column) {
+        rows.push_back(x[place(row, column)]);
+        wanted.push_back(expected[place(row, column)]);
+      }
+    for (const SoftmaxWay way : {SoftmaxWay::safe, SoftmaxWay::online})
+      EXPECT_TRUE(testing::is_close(run(way, false, rows, columns), wanted, {5e-7, 5e-7})) << name;
   }
 }
 
