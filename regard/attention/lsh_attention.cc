@@ -105,8 +105,9 @@ struct Round {
   // add(entry, sorted position, batch, head, row) for all rows.
   template <class Add>
   void scatter(Add&& add) const {
-    const auto [B, H, L, D] = size;
-    for (int64_t n = 0; n < B * H; ++n)
+    const int64_t H = size[1];
+    const int64_t L = size[2];
+    for (int64_t n = 0; n < size[0] * H; ++n)
       for (int64_t i = 0; i < L; ++i) add(n, i, n / H, n % H, order[n * L + i]);
   }
 
@@ -176,7 +177,9 @@ void lsh_attention(const LshOptions& options, const Operands& operands, kernel::
   const View<const float> q = operands.q.as<const float>();
   const View<const float> v = operands.v.as<const float>();
   const View<float> out = operands.out.as<float>();
-  const auto [B, H, L, D] = q.size;
+  const int64_t B = q.size[0];
+  const int64_t H = q.size[1];
+  const int64_t L = q.size[2];
   if (B * H * L == 0) return;
   const kernel::Extents row_size{B, H, L, 1};
   std::vector<Owned> outs;
@@ -231,7 +234,10 @@ void lsh_attention_backward(const LshOptions& options, const Operands& operands,
   const View<const float> q = operands.q.as<const float>();
   const View<const float> v = operands.v.as<const float>();
   const View<const float> grad_out = arriving.out.as<const float>();
-  const auto [B, H, L, D] = q.size;
+  const int64_t B = q.size[0];
+  const int64_t H = q.size[1];
+  const int64_t L = q.size[2];
+  const int64_t D = q.size[3];
   if (B * H * L == 0) return;
   Owned to_q(q.size);
   Owned to_k(q.size);

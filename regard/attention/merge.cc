@@ -29,7 +29,10 @@ void check_parts(std::span<const PartialResult> parts, const View<float>& out, c
 void merge(std::span<const PartialResult> parts, View<float> out, View<float> lse,
            kernel::Parallel& parallel) {
   check_parts(parts, out, lse);
-  const auto [B, H, L, features] = out.size;
+  const int64_t B = out.size[0];
+  const int64_t H = out.size[1];
+  const int64_t L = out.size[2];
+  const int64_t features = out.size[3];
   const int64_t rows = B * H * L;
   std::vector<std::vector<float>> totals(static_cast<size_t>(parallel.workers()),
                                          std::vector<float>(features));

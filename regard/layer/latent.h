@@ -1,0 +1,48 @@
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "regard/layer/basic.h"
+#include "regard/layer/rope.h"
+
+namespace regard::layer {
+
+struct LatentOptions {
+  int64_t width = 1;
+  int64_t heads = 1;
+  int64_t query_rank = 0;  // of the latent that queries come from; 0: straight from the input
+  int64_t rank = 1;        // of the latent that keys and values come from
+  int64_t nope = 1;        // numbers of a head's query and key that know no position
+  int64_t rope = 2;        // numbers that are rotated; one key for all heads
+  int64_t value = 1;
+  double epsilon = 1e-6;  // of the norms of both latents
+  RopePairs pairs = RopePairs::neighbours;
+};
+
+// Multi-head latent attention, causal (DeepSeek-V2, arXiv 2405.04434, section 2.1): only the latent of rank
+// numbers and the rotated key of a position are kept. attention::mla() is its decoder over caches of any
+// type; this is the module that trains.
+class LatentAttention : public torch::nn::Module {
+ public:
+  // naive makes keys and values of all heads from the latents; absorbed moves the key's projection to the
+  // query's side and lets all heads attend to the latents themselves. Equal up to rounding: naive for many
+  // queries, absorbed for few.
+  enum class Path : uint8_t { naive, absorbed };
+
+  explicit LatentAttention(const LatentOptions& options);
+
+  // x: [B, L, width] -> the same; table: of x's positions. latents, if given, is the cache: [B, earlier
+  // positions, rank + rope] or undefined, and grows by L.
+  at::Tensor forward(const at::Tensor& x, const RopeTable& table, Path path = Path::naive,
+                     at::Tensor* latents = nullptr) const;
+
+ private:
+  LatentOptions options_;
+  std::shared_ptr<Linear> query_down_, query_up_, down_, up_, out_;
+  std::shared_ptr<Norm> query_norm_, norm_;
+};
+
+}  // namespace regard::layer
