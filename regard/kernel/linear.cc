@@ -39,6 +39,7 @@ inline HWY_NOINLINE void write_out(const Linear& p, const LinearLayout& l, const
   const D d;
   const LinearGates& g = keys.gates;
   const int64_t count = queries.count;
+  expect_rows(p.out, queries.batch, queries.head, queries.begin, count);
   const bool gated = p.causal && l.gates == GateKind::scalar;
   // By feature, what reads the state decays before the product; `out` is free until it is written.
   const float* left = queries.q_t;

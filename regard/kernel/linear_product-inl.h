@@ -6,6 +6,8 @@
 #define REGARD_KERNEL_LINEAR_PRODUCT_INL_H_
 #endif
 
+#include <hwy/cache_control.h>
+
 #include "regard/kernel/linear_layout.h"
 #include "regard/kernel/pack-inl.h"
 
@@ -175,9 +177,25 @@ HWY_INLINE void load_rows(const ConstAnyView& from, int64_t batch, int64_t head,
                           int64_t count, float* HWY_RESTRICT to, int64_t ld) {
   with_type(from.dtype, [&](auto element) HWY_ATTR {
     const auto view = from.as<const decltype(element)>();
-    for (int64_t r = 0; r < count; ++r)
+    constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(element));
+    for (int64_t r = 0; r < count; ++r) {
       load_row(view.at(batch, head, position + r), view.stride[3], view.size[3], 1.0F, to + r * ld);
+      // Rows of one head lie far apart; the next chunk's come while this one is computed.
+      if (position + r + count >= view.size[2] || view.stride[3] != 1) continue;
+      const auto* next = view.at(batch, head, position + r + count);
+      for (int64_t f = 0; f < view.size[3]; f += kLine) hwy::Prefetch(next + f);
+    }
   });
+}
+
+// Fetches rows that are going to be written.
+HWY_INLINE void expect_rows(const AnyView& to, int64_t batch, int64_t head, int64_t position, int64_t count) {
+  if (!to || to.stride[3] != 1) return;
+  const int64_t width = bytes(to.dtype);
+  const auto* at = static_cast<const char*>(to.data) +
+                   (batch * to.stride[0] + head * to.stride[1] + position * to.stride[2]) * width;
+  for (int64_t r = 0; r < count; ++r, at += to.stride[2] * width)
+    for (int64_t f = 0; f < to.size[3] * width; f += 64) __builtin_prefetch(at + f, 1);
 }
 
 // Rows of one head from from[row][feature], converted.
