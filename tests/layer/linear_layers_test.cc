@@ -112,12 +112,10 @@ TEST(Lightning, PublishedLayersForwardAndBackward) {
 // One thread: these are many tiny calls.
 struct OneThread {
   const int before = at::get_num_threads();
+  OneThread() { at::set_num_threads(1); }
+  ~OneThread() { at::set_num_threads(before); }
   OneThread(const OneThread&) = delete;
   OneThread& operator=(const OneThread&) = delete;
-  OneThread() { at::set_num_threads(1); }
-  ~OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-  OneThread() { at::set_num_threads(before); }
 };
 
 // forward(x) at once, and in pieces with the state handed on.
