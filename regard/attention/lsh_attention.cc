@@ -97,7 +97,9 @@ struct Round {
       for (int64_t i = 0; i < L; ++i) {
         const int64_t row = order[n * L + i];
         const float factor = normal ? inverse_norm(from, n / H, n % H, row) : 1.0F;
-        for (int64_t d = 0; d < D; ++d) to(n, 0, i, d) = factor * from(n / H, n % H, row, d);
+        const float* source = from.at(n / H, n % H, row);
+        float* target = to.at(n, 0, i);
+        for (int64_t d = 0; d < D; ++d) target[d] = factor * source[d * from.stride[3]];
       }
     return sorted;
   }
@@ -154,21 +156,27 @@ std::vector<int32_t> lsh_buckets(const View<const float>& x, int64_t buckets, ui
   std::vector<int32_t> result(B * H * L, 0);
   const int64_t half = buckets / 2;
   if (half == 0) return result;
-  std::vector<float> rotation(D * half);
+  std::vector<float> rotation(half * D);
   for (size_t i = 0; i < rotation.size(); ++i)
     rotation[i] = static_cast<float>(normal_draw(mix(seed) + static_cast<uint64_t>(round), i));
-  std::vector<float> turned(half);
-  for (int64_t row = 0; row < B * H * L; ++row) {
-    std::fill(turned.begin(), turned.end(), 0.0F);
-    for (int64_t d = 0; d < D; ++d) {
-      const float value = x(row / (H * L), row / L % H, row % L, d);
-      const float* from = rotation.data() + d * half;
-      for (int64_t n = 0; n < half; ++n) turned[n] += value * from[n];
+  // x R^T as logits of the engine: its tiles, not loops of ours.
+  constexpr int64_t kRows = 256;
+  Spec spec;
+  spec.scale = 1.0;
+  Operands product;
+  product.q = x;
+  product.k = View<const float>(rotation.data(), {B, H, half, D}, {0, 0, D, 1});
+  for (int64_t n = 0; n < B * H; ++n)
+    for (int64_t first = 0; first < L; first += kRows) {
+      const int64_t rows = std::min(kRows, L - first);
+      const std::vector<float> turned = logits(spec, product, n / H, n % H, first, rows, 0, half);
+      for (int64_t i = 0; i < rows; ++i) {
+        const float* row = turned.data() + i * half;
+        const auto [least, most] = std::minmax_element(row, row + half);
+        const int64_t best = *most >= -*least ? most - row : half + (least - row);
+        result[n * L + first + i] = static_cast<int32_t>(best);
+      }
     }
-    const auto [least, most] = std::minmax_element(turned.begin(), turned.end());
-    const int64_t best = *most >= -*least ? most - turned.begin() : half + (least - turned.begin());
-    result[row] = static_cast<int32_t>(best);
-  }
   return result;
 }
 
@@ -200,8 +208,7 @@ void lsh_attention(const LshOptions& options, const Operands& operands, kernel::
       lses.emplace_back(row_size);
       round.scatter([&](int64_t entry, int64_t at, int64_t b, int64_t h, int64_t row) {
         lses.back().view()(b, h, row, 0) = sorted_lse.view()(entry, 0, at, 0);
-        for (int64_t f = 0; f < v.size[3]; ++f)
-          outs.back().view()(b, h, row, f) = sorted_out.view()(entry, 0, at, f);
+        std::copy_n(sorted_out.view().at(entry, 0, at), v.size[3], outs.back().view().at(b, h, row));
       });
     }
   }

@@ -17,7 +17,7 @@ struct LshOptions {
   int64_t rounds = 4;    // hash functions; what any of them finds counts, once for each that finds it
   int64_t chunk = 64;    // sorted rows look into their own chunk and the one before it (no wrap-around)
   bool causal = false;   // only keys before the row
-  uint64_t seed = 0;     // of the hash functions: the same on every machine
+  uint64_t seed = 0;     // of the hash functions, drawn alike on every machine
   std::optional<double> scale;  // default 1 / sqrt(Dk)
 };
 
