@@ -10,6 +10,7 @@
 
 #include "bench/attention_bench.h"
 #include "bench/embed_bench.h"
+#include "bench/family_bench.h"
 #include "bench/memory_bench.h"
 #include "bench/roofline.h"
 #include "regard/cli/interrupt.h"
@@ -134,6 +135,37 @@ void run_memory(const Bench& options) {
   }
 }
 
+void run_family(const Bench& options) {
+  catch_interrupts();
+  const double seconds = options.seconds > 0 ? options.seconds : options.quick ? 0.3 : 1.5;
+  if (!options.json)
+    std::cout << std::left << std::setw(15) << "op" << std::setw(14) << "form" << std::setw(18) << "pass"
+              << std::right << std::setw(7) << "size" << std::setw(11) << "ours ms" << std::setw(11)
+              << "peer ms" << std::setw(8) << "ratio" << std::setw(9) << "error"
+              << "  peer\n";
+  for (const bench::FamilyCase& c : bench::family_cases(options.quick)) {
+    stop_if_interrupted();
+    const auto row = bench::run_family_case(c, seconds);
+    if (options.json) {
+      std::cout << row.dump() << '\n';
+    } else {
+      std::cout << std::left << std::setw(15) << c.op << std::setw(14) << c.form << std::setw(18)
+                << row["pass"].get<std::string>() << std::right << std::setw(7) << c.size << std::fixed
+                << std::setprecision(3) << std::setw(11) << row["ours_ms"].get<double>() << std::setw(11)
+                << row["peer_ms"].get<double>() << std::setprecision(2) << std::setw(8)
+                << row["ratio"].get<double>() << std::setprecision(4) << std::setw(9);
+      if (row.contains("error")) {
+        std::cout << row["error"].get<double>();
+      } else {
+        std::cout << '-';
+      }
+      std::cout << "  " << row["peer"].get<std::string>() << " (" << row["detail"].get<std::string>()
+                << ")\n";
+    }
+    flush_output();
+  }
+}
+
 void run_embed(const Bench& options) {
   const nlohmann::json row = bench::embed_bench(options.sentences, options.repeats);
   std::cout << (options.json ? row.dump() : row.dump(2)) << '\n';
@@ -174,6 +206,15 @@ void add_bench(CLI::App& app) {
   memory->add_flag("--json", options->json, "One JSON object a line");
   memory->footer("Example: regard bench memory");
   memory->callback([options] { run_memory(*options); });
+
+  CLI::App* family = verb->add_subcommand(
+      "family", "Approximations, scores and softmax heads beside what they stand for, with their error");
+  family->add_flag("--quick", options->quick, "Fewer and smaller rows");
+  family->add_option("--seconds", options->seconds, "Time for each row (default: 1.5, with --quick 0.3)")
+      ->check(CLI::PositiveNumber);
+  family->add_flag("--json", options->json, "One JSON object a line");
+  family->footer("Example: regard bench family --quick");
+  family->callback([options] { run_family(*options); });
 
   CLI::App* embed =
       verb->add_subcommand("embed", "Sentence embedding beside the same model in plain libtorch");

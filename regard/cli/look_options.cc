@@ -3,6 +3,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "regard/lens/form.h"
+
 namespace regard::cli {
 namespace {
 
@@ -59,6 +61,11 @@ void add_options(CLI::App& verb, Look& options) {
       ->type_name("PIECES");
   verb.add_option("--qkv", options.qkv, "Look at q, k[, v] that any program saved (NPZ); no model is needed")
       ->type_name("FILE");
+  verb.add_option("--as", options.as,
+                  "Beside softmax: block, nystrom, linformer, lsh, linear, additive or cosine attention over "
+                  "the same q and "
+                  "k; block=32 says its block, landmarks, rank or buckets")
+      ->type_name("FORM");
   verb.add_flag("--truncate", options.truncate,
                 "Cut a text that is longer than the model reads (and say so)");
   verb.add_option("--precision", options.precision, "Keep q and k in f32 (exact) or f16 (half the memory)")
@@ -75,7 +82,8 @@ void add_options(CLI::App& verb, Look& options) {
       "  regard look --token tired --html both.html \"The animal was too tired\" --compare \"The animal was "
       "tired\"\n"
       "  regard look --model e5 '我爱你' --hide-special\n"
-      "  regard look --model smollm2 --file chapter.txt --received --token love");
+      "  regard look --model smollm2 --file chapter.txt --received --token love\n"
+      "  regard look --qkv heads.npz --as block=16");
 }
 
 void check(Look& options) {
@@ -94,6 +102,10 @@ void check(Look& options) {
   refuse(!options.qkv.empty() && !options.pieces.empty(), "--qkv and --pieces exclude each other");
   refuse(!options.qkv.empty() && !options.compare.empty(),
          "--compare needs a model; it cannot go with --qkv");
+  if (!options.as.empty()) lens::form_choice(options.as);  // a wrong name is told before a model is read
+  refuse(!options.as.empty() &&
+             (!options.compare.empty() || options.trace || !options.html.empty() || !options.png.empty()),
+         "--as prints numbers or JSON; leave --compare, --trace, --html and --png out");
   refuse(!options.compare_token.empty() && options.compare.empty(),
          "--compare-token names a word of the text that --compare gives, and there is none");
   const bool one_text =

@@ -33,6 +33,7 @@ struct Look {
   std::string compare_token;
   std::string pieces;
   std::string qkv;
+  std::string as;
   std::string npz;
   std::string png;
   std::string html;

@@ -11,6 +11,7 @@
 #include "regard/cli/look_map.h"
 #include "regard/cli/look_print.h"
 #include "regard/io/atomic_file.h"
+#include "regard/lens/form.h"
 #include "regard/lens/qkv_file.h"
 #include "regard/lens/trace.h"
 #include "regard/web/page.h"
@@ -27,6 +28,27 @@ lens::Trace traced(const Look& options, const Seen& seen) {
   const int64_t head = options.head ? *options.head : heads.front().head;
   const int64_t position = seen.report.units[static_cast<size_t>(seen.report.focus.unit)].first;
   return lens::trace(seen.recording, layer, head, position);
+}
+
+// The form of --as over the same queries and keys, with the row of the chosen word in one head.
+lens::FormReport compared(const Look& options, const Seen& seen) {
+  const lens::Report& report = seen.report;
+  // The head that says most, if none was named.
+  const std::vector<const lens::FocusHead*> telling = telling_heads(report);
+  const lens::FocusHead* best = !telling.empty()             ? telling.front()
+                                : report.focus.heads.empty() ? nullptr
+                                                             : &report.focus.heads.front();
+  const int64_t layer = options.layer     ? *options.layer
+                        : best != nullptr ? best->layer
+                                          : report.kept_layers.front();
+  const int64_t head = options.head ? *options.head : best != nullptr ? best->head : 0;
+  seen.recording.at_layer(layer);
+  if (head < 0 || head >= seen.recording.heads()) {
+    throw std::invalid_argument("--head is " + std::to_string(head) + "; heads are numbered 0 to " +
+                                std::to_string(seen.recording.heads() - 1));
+  }
+  const int64_t row = report.focus.unit < 0 ? 0 : report.units[static_cast<size_t>(report.focus.unit)].first;
+  return lens::compare_form(seen.recording, lens::form_choice(options.as), layer, head, row);
 }
 
 void print_hints(const Look& options, const lens::Report& report) {
@@ -59,6 +81,7 @@ void print_text(const Look& options, const Seen& seen) {
     std::cerr << "regard: the locale is not UTF-8, so '?' stands for other characters (try LC_ALL=C.UTF-8)\n";
   }
   print_header(std::cout, terminal, report);
+  if (!options.as.empty()) return print_form(std::cout, terminal, report, compared(options, seen));
   if (options.layer) {
     print_map(std::cout, terminal, seen.recording, report, *options.layer, *options.head);
   } else if (!options.trace) {
@@ -79,6 +102,7 @@ void print_json(const Look& options, const Seen& seen) {
   if (options.trace) {
     json["trace"] = to_json(traced(options, seen));
   }
+  if (!options.as.empty()) json["as"] = to_json(compared(options, seen));
   std::cout << json.dump() << '\n';
 }
 

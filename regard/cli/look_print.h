@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "regard/cli/terminal.h"
+#include "regard/lens/form.h"
 #include "regard/lens/recording.h"
 #include "regard/lens/report.h"
 #include "regard/lens/trace.h"
@@ -38,6 +39,10 @@ void print_trace(std::ostream& out, const Terminal& terminal, const lens::Report
 // Two texts side by side.
 void print_comparison(std::ostream& out, const Terminal& terminal, const lens::Report& a,
                       const lens::Report& b);
+
+// Another form of attention beside softmax.
+void print_form(std::ostream& out, const Terminal& terminal, const lens::Report& report,
+                const lens::FormReport& form);
 
 // Pieces that several parts use.
 void print_wrapped(std::ostream& out, const Terminal& terminal, const std::string& text, int64_t indent,

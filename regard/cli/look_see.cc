@@ -55,7 +55,7 @@ Seen look_at(const model::Loaded& loaded, const Look& options, const std::string
   lens::RecordOptions record;
   record.layers = options.layers;
   record.precision = precision_of(options);
-  record.keep_values = options.trace || !options.npz.empty();
+  record.keep_values = options.trace || !options.npz.empty() || !options.as.empty();
   record.keep_inputs = options.trace;
   Seen seen;
   {
