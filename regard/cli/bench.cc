@@ -13,6 +13,7 @@
 #include "bench/family_bench.h"
 #include "bench/memory_bench.h"
 #include "bench/roofline.h"
+#include "regard/cli/bench_linear.h"
 #include "regard/cli/interrupt.h"
 #include "regard/cli/output.h"
 #include "regard/cli/verbs.h"
@@ -201,6 +202,8 @@ void add_bench(CLI::App& app) {
   attention->add_flag("--csv", options->csv, "Comma-separated, with a header")->excludes(json);
   attention->footer("Example: regard bench attention --against torch --json");
   attention->callback([options] { run_attention(*options); });
+
+  add_bench_linear(*verb);
 
   CLI::App* memory = verb->add_subcommand("memory", "How the scratch of each kernel grows with the length");
   memory->add_flag("--json", options->json, "One JSON object a line");

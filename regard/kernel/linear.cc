@@ -109,9 +109,14 @@ HWY_INLINE void write_state(const Linear& p, const LinearLayout& l, int64_t unit
   const int64_t batch = unit / l.kv_heads;
   const int64_t head = unit % l.kv_heads;
   for (int64_t f = 0; f < l.dk; ++f) {
-    if (p.state_out)
-      for (int64_t n = 0; n < l.dv; ++n)
-        p.state_out(batch, head, f, n) = nonzero ? state.s[f * l.ldv + n] : 0.0F;
+    if (p.state_out) {
+      if (!nonzero) fill_row(D(), 0.0F, l.dv, state.s + f * l.ldv);
+      float* to = p.state_out.at(batch, head, f);
+      if (p.state_out.stride[3] == 1)
+        std::copy_n(state.s + f * l.ldv, l.dv, to);
+      else
+        for (int64_t n = 0; n < l.dv; ++n) to[n * p.state_out.stride[3]] = state.s[f * l.ldv + n];
+    }
     if (p.norm_out) p.norm_out(batch, head, f, 0) = nonzero ? state.z[f] : 0.0F;
   }
 }

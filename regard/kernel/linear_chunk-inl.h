@@ -120,6 +120,35 @@ inline HWY_NOINLINE void add_upper_plainly(const float* HWY_RESTRICT weights, co
       for (int64_t f = 0; f < features; ++f) to[j * ld + f] += weights[i * kChunkLd + j] * right[i * ld + f];
 }
 
+// to -= sign * sum over j in [begin, end) of weights[j * step] rows[j]: exactly these rows, in registers.
+HWY_INLINE void subtract_rows(int64_t features, float sign, const float* HWY_RESTRICT weights, int64_t step,
+                              int64_t begin, int64_t end, const float* rows, int64_t ld, float* to) {
+  const D d;
+  int64_t n = 0;
+  for (; n + 4 * kLanes <= features; n += 4 * kLanes) {
+    Vec a = hn::Load(d, to + n), b = hn::Load(d, to + n + kLanes), c = hn::Load(d, to + n + 2 * kLanes),
+        e = hn::Load(d, to + n + 3 * kLanes);
+    for (int64_t j = begin; j < end; ++j) {
+      const Vec x = hn::Set(d, sign * weights[j * step]);
+      const float* row = rows + j * ld + n;
+      a = hn::NegMulAdd(x, hn::Load(d, row), a);
+      b = hn::NegMulAdd(x, hn::Load(d, row + kLanes), b);
+      c = hn::NegMulAdd(x, hn::Load(d, row + 2 * kLanes), c);
+      e = hn::NegMulAdd(x, hn::Load(d, row + 3 * kLanes), e);
+    }
+    hn::Store(a, d, to + n);
+    hn::Store(b, d, to + n + kLanes);
+    hn::Store(c, d, to + n + 2 * kLanes);
+    hn::Store(e, d, to + n + 3 * kLanes);
+  }
+  for (; n < features; n += kLanes) {
+    Vec a = hn::Load(d, to + n);
+    for (int64_t j = begin; j < end; ++j)
+      a = hn::NegMulAdd(hn::Set(d, sign * weights[j * step]), hn::Load(d, rows + j * ld + n), a);
+    hn::Store(a, d, to + n);
+  }
+}
+
 // What the delta rule writes: w_i = beta_i e_i, e_i = v_i - exp(c_i) k_i S - sum over j < i of overlap_ij
 // w_j. keys.v becomes w. s: the state before the chunk; nullptr: 0.
 inline HWY_NOINLINE void solve_delta(const LinearLayout& l, const float* HWY_RESTRICT s, LinearKeys& keys) {
@@ -147,35 +176,16 @@ inline HWY_NOINLINE void solve_delta(const LinearLayout& l, const float* HWY_RES
   // Row by row, exactly the pairs below the diagonal.
   for (int64_t i = 0; i < keys.count; ++i) {
     const float beta = i < keys.live ? keys.beta[i] : 0.0F;
-    for (int64_t f = 0; f < l.dv; f += 4 * kLanes) {
-      Vec sum[4];
-      const int64_t vectors = HWY_MIN(int64_t{4}, (l.dv - f + kLanes - 1) / kLanes);
-      for (int64_t n = 0; n < vectors; ++n) {
-        const int64_t at = i * l.ldv + f + n * kLanes;
-        sum[n] = hn::Load(d, keys.v + at);
-        if (s != nullptr) sum[n] = hn::Sub(sum[n], hn::Load(d, keys.error + at));
-      }
-      if (vectors == 4) {
-        for (int64_t j = 0; j < i; ++j) {
-          const Vec x = hn::Set(d, keys.overlap[i * kChunkLd + j]);
-          const float* w = keys.v + j * l.ldv + f;
-#pragma GCC unroll 4
-          for (int64_t n = 0; n < 4; ++n) sum[n] = hn::NegMulAdd(x, hn::Load(d, w + n * kLanes), sum[n]);
-        }
-      } else {
-        for (int64_t j = 0; j < i; ++j) {
-          const Vec x = hn::Set(d, keys.overlap[i * kChunkLd + j]);
-          for (int64_t n = 0; n < vectors; ++n)
-            sum[n] = hn::NegMulAdd(x, hn::Load(d, keys.v + j * l.ldv + f + n * kLanes), sum[n]);
-        }
-      }
-      for (int64_t n = 0; n < vectors; ++n) {
-        const int64_t at = i * l.ldv + f + n * kLanes;
-        hn::Store(sum[n], d, keys.error + at);
-        // Padding writes nothing, also where the state it would read is not finite.
-        hn::Store(i < keys.live ? hn::Mul(hn::Set(d, beta), sum[n]) : hn::Zero(d), d, keys.v + at);
-      }
+    float* row = keys.v + i * l.ldv;
+    float* error = keys.error + i * l.ldv;
+    for (int64_t n = 0; n < l.dv; n += kLanes) {
+      const Vec v = hn::Load(d, row + n);
+      hn::Store(s == nullptr ? v : hn::Sub(v, hn::Load(d, error + n)), d, error + n);
     }
+    subtract_rows(l.dv, 1.0F, keys.overlap + i * kChunkLd, 1, 0, i, keys.v, l.ldv, error);
+    for (int64_t n = 0; n < l.dv; n += kLanes)
+      // Padding writes nothing, also where the state it would read is not finite.
+      hn::Store(i < keys.live ? hn::Mul(hn::Set(d, beta), hn::Load(d, error + n)) : hn::Zero(d), d, row + n);
   }
 }
 

@@ -308,11 +308,7 @@ inline HWY_NOINLINE void solve_delta_backward(const LinearLayout& l, const Linea
       s.grad_beta[i] = 0.0F;
       continue;
     }
-    for (int64_t j = i + 1; j < keys.live; ++j) {
-      const Vec x = hn::Set(d, keys.overlap[j * kChunkLd + i]);
-      for (int64_t n = 0; n < l.dv; n += kLanes)
-        hn::Store(hn::MulAdd(x, hn::Load(d, s.grad + j * l.ldv + n), hn::Load(d, row + n)), d, row + n);
-    }
+    subtract_rows(l.dv, -1.0F, keys.overlap + i, kChunkLd, i + 1, keys.live, s.grad, l.ldv, row);
     s.grad_beta[i] = dot(d, row, keys.error + i * l.ldv, l.dv);
     const Vec beta = hn::Set(d, keys.beta[i]);
     for (int64_t n = 0; n < l.dv; n += kLanes) {
