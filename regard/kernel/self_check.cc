@@ -243,7 +243,7 @@ bool all_right() {
 
 bool self_check() {
   return all_right<float>() && all_right<bf16>() && all_right<f16>() && all_right<int8_t>() &&
-         quantized_self_check();
+         quantized_self_check() && linear_self_check();
 }
 
 }  // namespace regard::kernel

@@ -7,4 +7,7 @@ namespace regard::kernel {
 // not trusted without.
 bool self_check();
 
+// The same of linear attention.
+bool linear_self_check();
+
 }  // namespace regard::kernel
