@@ -16,6 +16,7 @@
 #include "bench/machine.h"
 #include "regard/autograd/attention.h"
 #include "regard/autograd/structured.h"
+#include "regard/kernel/softmax.h"
 #include "regard/layer/adaptive_softmax.h"
 #include "regard/layer/hierarchical_softmax.h"
 #include "regard/layer/structured.h"
@@ -154,6 +155,34 @@ Sides head(const FamilyCase& c) {
   return sides;
 }
 
+Sides rows_of_softmax(const FamilyCase& c) {
+  using kernel::SoftmaxWay;
+  const int64_t rows = (int64_t{1} << 24) / c.size;  // 64 MB: beyond the caches, so that passes count
+  const at::Tensor x = at::randn({rows, c.size});
+  const at::Tensor out = at::empty_like(x);
+  const SoftmaxWay way = c.form == "naive"  ? SoftmaxWay::naive
+                         : c.form == "safe" ? SoftmaxWay::safe
+                                            : SoftmaxWay::online;
+  const kernel::MemoryPasses passes = kernel::memory_passes(way);
+  Sides sides;
+  sides.compared = true;
+  sides.detail =
+      std::to_string(passes.reads) + " reads, " + std::to_string(passes.writes) + " write of each number";
+  sides.peer_name = "torch";
+  sides.ours = [=] {
+    kernel::Serial serial;
+    kernel::softmax(way, false, {rows, c.size, c.size}, x.const_data_ptr<float>(),
+                    out.mutable_data_ptr<float>(), serial);
+    return out;
+  };
+  const at::Tensor of_peer = at::empty_like(x);
+  sides.peer = [=] {
+    at::Tensor result = of_peer;
+    return at::_softmax_out(result, x, -1, false);
+  };
+  return sides;
+}
+
 }  // namespace
 
 std::vector<FamilyCase> family_cases(bool quick) {
@@ -164,6 +193,10 @@ std::vector<FamilyCase> family_cases(bool quick) {
     for (const int64_t length : lengths) cases.push_back({"approximation", form, length});
   for (const int64_t length : quick ? std::vector<int64_t>{512} : std::vector<int64_t>{256, 1024})
     for (const bool backward : {false, true}) cases.push_back({"score", "additive", length, backward});
+  for (const char* form : {"naive", "safe", "online"})
+    for (const int64_t columns :
+         quick ? std::vector<int64_t>{4096} : std::vector<int64_t>{1024, int64_t{1} << 20})
+      cases.push_back({"softmax", form, columns});
   for (const char* form : {"adaptive", "hierarchical"})
     for (const int64_t classes :
          quick ? std::vector<int64_t>{1000, 20000} : std::vector<int64_t>{1000, 10000, 30000, 100000})
@@ -180,10 +213,13 @@ nlohmann::ordered_json run_family_case(const FamilyCase& c, double seconds) {
     sides = approximation(c);
   } else if (c.op == "score") {
     sides = score(c);
+  } else if (c.op == "softmax") {
+    sides = rows_of_softmax(c);
   } else if (c.op == "head") {
     sides = head(c);
   } else {
-    throw std::invalid_argument("family: op is \"" + c.op + "\"; allowed: approximation, score, head");
+    throw std::invalid_argument("family: op is \"" + c.op +
+                                "\"; allowed: approximation, score, softmax, head");
   }
   double ours = std::numeric_limits<double>::infinity();
   double peer = ours;

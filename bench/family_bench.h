@@ -11,8 +11,8 @@ namespace regard::bench {
 struct FamilyCase {
   std::string op;    // approximation: forward beside full attention. score: forward or backward beside the
                      // scaled dot product. head: forward and backward of a softmax head beside the full one
-  std::string form;  // block, nystrom, linformer, lsh; additive; adaptive, hierarchical
-  int64_t size = 0;  // positions; of a head: classes
+  std::string form;  // block, nystrom, linformer, lsh; additive; naive, safe, online; adaptive, hierarchical
+  int64_t size = 0;  // positions; of a row or head: classes
   bool backward = false;
 };
 

@@ -18,29 +18,59 @@ constexpr int64_t kTaskBytes = 1 << 16;
 // Columns that are summed in one go: keeps the rounding error of long rows near that of a short one.
 constexpr int64_t kSumColumns = 512;
 
-// run(x) for all vectors of x[begin, end); the last is filled up with `fill`.
+constexpr int64_t kStep = 8;  // vectors at once: one exponential alone is a chain of some 40 cycles
+
+// run(vectors) for all of x[begin, end), kStep vectors at a time; the last ones are filled up with `fill`.
 template <class Run>
-HWY_INLINE void each_vector(const float* x, int64_t begin, int64_t end, float fill, Run&& run) {
+HWY_INLINE void each_vectors(const float* x, int64_t begin, int64_t end, float fill, Run&& run) {
   const D d;
+  Vec v[kStep];
   int64_t i = begin;
-  for (; i + kLanes <= end; i += kLanes) run(hn::LoadU(d, x + i));
+  for (; i + kStep * kLanes <= end; i += kStep * kLanes) {
+#pragma GCC unroll 8
+    for (int64_t n = 0; n < kStep; ++n) v[n] = hn::LoadU(d, x + i + n * kLanes);
+    run(v);
+  }
   if (i == end) return;
-  HWY_ALIGN float rest[kLanes];
-  for (int64_t n = 0; n < kLanes; ++n) rest[n] = i + n < end ? x[i + n] : fill;
-  run(hn::Load(d, rest));
+  HWY_ALIGN float rest[kStep * kLanes];
+  for (int64_t n = 0; n < kStep * kLanes; ++n) rest[n] = i + n < end ? x[i + n] : fill;
+#pragma GCC unroll 8
+  for (int64_t n = 0; n < kStep; ++n) v[n] = hn::Load(d, rest + n * kLanes);
+  run(v);
 }
 
-// to = change(x), element for element.
+// to = what change(vectors) leaves, element for element.
 template <class Change>
 HWY_INLINE void map_vectors(const float* x, int64_t columns, float* to, Change&& change) {
   const D d;
+  Vec v[kStep];
   int64_t i = 0;
-  for (; i + kLanes <= columns; i += kLanes) hn::StoreU(change(hn::LoadU(d, x + i)), d, to + i);
+  for (; i + kStep * kLanes <= columns; i += kStep * kLanes) {
+#pragma GCC unroll 8
+    for (int64_t n = 0; n < kStep; ++n) v[n] = hn::LoadU(d, x + i + n * kLanes);
+    change(v);
+#pragma GCC unroll 8
+    for (int64_t n = 0; n < kStep; ++n) hn::StoreU(v[n], d, to + i + n * kLanes);
+  }
   if (i == columns) return;
-  HWY_ALIGN float rest[kLanes];
-  for (int64_t n = 0; n < kLanes; ++n) rest[n] = i + n < columns ? x[i + n] : 0.0F;
-  hn::Store(change(hn::Load(d, rest)), d, rest);
+  HWY_ALIGN float rest[kStep * kLanes];
+  for (int64_t n = 0; n < kStep * kLanes; ++n) rest[n] = i + n < columns ? x[i + n] : 0.0F;
+#pragma GCC unroll 8
+  for (int64_t n = 0; n < kStep; ++n) v[n] = hn::Load(d, rest + n * kLanes);
+  change(v);
+#pragma GCC unroll 8
+  for (int64_t n = 0; n < kStep; ++n) hn::Store(v[n], d, rest + n * kLanes);
   for (int64_t n = 0; i + n < columns; ++n) to[i + n] = rest[n];
+}
+
+HWY_INLINE Vec largest(const Vec (&v)[kStep]) {
+  return hn::Max(hn::Max(hn::Max(v[0], v[1]), hn::Max(v[2], v[3])),
+                 hn::Max(hn::Max(v[4], v[5]), hn::Max(v[6], v[7])));
+}
+
+HWY_INLINE Vec sum_of(const Vec (&v)[kStep]) {
+  return hn::Add(hn::Add(hn::Add(v[0], v[1]), hn::Add(v[2], v[3])),
+                 hn::Add(hn::Add(v[4], v[5]), hn::Add(v[6], v[7])));
 }
 
 struct RowSum {
@@ -52,14 +82,20 @@ struct RowSum {
 HWY_INLINE float row_maximum(const float* x, int64_t columns) {
   const D d;
   Vec maximum = hn::Set(d, -HUGE_VALF);
-  each_vector(x, 0, columns, -HUGE_VALF, [&](Vec v) HWY_ATTR { maximum = hn::Max(maximum, v); });
+  each_vectors(x, 0, columns, -HUGE_VALF,
+               [&](const Vec(&v)[kStep]) HWY_ATTR { maximum = hn::Max(maximum, largest(v)); });
   return max_of_lanes(d, maximum);
 }
 
 // exp(x - shift); infinite above 88, which only the naive way meets.
-HWY_INLINE Vec exp_from(D d, Vec x, Vec shift) {
-  const Vec power = hn::Mul(hn::Sub(x, shift), hn::Set(d, kLog2e));
-  return hn::IfThenElse(hn::Gt(power, hn::Set(d, 127.0F)), hn::Set(d, HUGE_VALF), exp2(d, power));
+HWY_INLINE void exp_from(D d, Vec shift, Vec (&x)[kStep]) {
+  Vec power[kStep];
+#pragma GCC unroll 8
+  for (int64_t n = 0; n < kStep; ++n) x[n] = power[n] = hn::Mul(hn::Sub(x[n], shift), hn::Set(d, kLog2e));
+  exp2(d, x);
+#pragma GCC unroll 8
+  for (int64_t n = 0; n < kStep; ++n)
+    x[n] = hn::IfThenElse(hn::Gt(power[n], hn::Set(d, 127.0F)), hn::Set(d, HUGE_VALF), x[n]);
 }
 
 HWY_INLINE double row_sum(const float* x, int64_t columns, float shift) {
@@ -67,8 +103,10 @@ HWY_INLINE double row_sum(const float* x, int64_t columns, float shift) {
   double total = 0.0;
   for (int64_t begin = 0; begin < columns; begin += kSumColumns) {
     Vec sum = hn::Zero(d);
-    each_vector(x, begin, HWY_MIN(begin + kSumColumns, columns), -HUGE_VALF,
-                [&](Vec v) HWY_ATTR { sum = hn::Add(sum, exp_from(d, v, hn::Set(d, shift))); });
+    each_vectors(x, begin, HWY_MIN(begin + kSumColumns, columns), -HUGE_VALF, [&](Vec(&v)[kStep]) HWY_ATTR {
+      exp_from(d, hn::Set(d, shift), v);
+      sum = hn::Add(sum, sum_of(v));
+    });
     total += static_cast<double>(sum_of_lanes(d, sum));
   }
   return total;
@@ -95,11 +133,13 @@ HWY_INLINE RowSum online_sum(const float* x, int64_t columns) {
   for (int64_t begin = 0; begin < columns; begin += kSumColumns) {
     Vec maximum = nothing;
     Vec sum = hn::Zero(d);
-    each_vector(x, begin, HWY_MIN(begin + kSumColumns, columns), -HUGE_VALF, [&](Vec v) HWY_ATTR {
-      const Vec higher = hn::Max(maximum, v);
+    each_vectors(x, begin, HWY_MIN(begin + kSumColumns, columns), -HUGE_VALF, [&](Vec(&v)[kStep]) HWY_ATTR {
+      const Vec higher = hn::Max(maximum, largest(v));
       // -infinity minus itself: no sum yet, or none to add.
       const Vec safe = hn::IfThenElse(hn::Eq(higher, nothing), hn::Zero(d), higher);
-      sum = hn::MulAdd(sum, exp_from(d, maximum, safe), exp_from(d, v, safe));
+      const Vec kept = exp2(d, hn::Mul(hn::Sub(maximum, safe), hn::Set(d, kLog2e)));
+      exp_from(d, safe, v);
+      sum = hn::MulAdd(sum, kept, sum_of(v));
       maximum = higher;
     });
     hn::Store(maximum, d, maxima);
@@ -122,10 +162,17 @@ void softmax_row(SoftmaxWay way, bool log, int64_t columns, const float* x, floa
   if (log) {
     // Two steps: the difference to the maximum is exact where it matters.
     const Vec rest = hn::Set(d, row.sum == 0.0 ? 0.0F : static_cast<float>(std::log(row.sum)));
-    map_vectors(x, columns, out, [&](Vec v) HWY_ATTR { return hn::Sub(hn::Sub(v, shift), rest); });
+    map_vectors(x, columns, out, [&](Vec(&v)[kStep]) HWY_ATTR {
+#pragma GCC unroll 8
+      for (int64_t n = 0; n < kStep; ++n) v[n] = hn::Sub(hn::Sub(v[n], shift), rest);
+    });
   } else {
     const Vec factor = hn::Set(d, row.sum == 0.0 ? 0.0F : static_cast<float>(1.0 / row.sum));
-    map_vectors(x, columns, out, [&](Vec v) HWY_ATTR { return hn::Mul(exp_from(d, v, shift), factor); });
+    map_vectors(x, columns, out, [&](Vec(&v)[kStep]) HWY_ATTR {
+      exp_from(d, shift, v);
+#pragma GCC unroll 8
+      for (int64_t n = 0; n < kStep; ++n) v[n] = hn::Mul(v[n], factor);
+    });
   }
 }
 
@@ -155,8 +202,9 @@ void softmax_backward_row(bool log, int64_t columns, const float* y, const float
   for (; i + kLanes <= columns; i += kLanes) {
     const Vec value = hn::LoadU(d, y + i);
     const Vec g = hn::LoadU(d, grad + i);
-    hn::StoreU(log ? hn::NegMulAdd(exp_from(d, value, hn::Zero(d)), s, g) : hn::Mul(value, hn::Sub(g, s)), d,
-               to + i);
+    hn::StoreU(log ? hn::NegMulAdd(exp2(d, hn::Mul(value, hn::Set(d, kLog2e))), s, g)
+                   : hn::Mul(value, hn::Sub(g, s)),
+               d, to + i);
   }
   for (; i < columns; ++i) to[i] = log ? grad[i] - std::exp(y[i]) * sum : y[i] * (grad[i] - sum);
 }

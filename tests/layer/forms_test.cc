@@ -124,6 +124,7 @@ at::Tensor additive_logits(const at::Tensor& q, const at::Tensor& k, const at::T
 }
 
 TEST(Score, EveryFunctionEqualsItsFormulaAndItsGradients) {
+  const testing::OneThread one_thread;
   using T = std::vector<at::Tensor>;
   for (const bool causal : {false, true}) {
     const int64_t keys = causal ? 6 : 9;

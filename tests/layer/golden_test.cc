@@ -56,6 +56,7 @@ void expect_gradient(const torch::nn::Module& layer, const std::string& name, co
 }
 
 TEST(MultiHead, EqualsTorchOverOneText) {
+  const testing::OneThread one_thread;
   for (const std::string name : {"mha_self", "mha_self_causal", "mha_no_bias", "mha_bias_kv_zero_attn"}) {
     const Golden golden("layers/" + name);
     const bool more = golden.has("w.bias_k");
@@ -169,6 +170,7 @@ std::shared_ptr<Norm> layer_norm(const Golden& golden, const std::string& name) 
 }
 
 TEST(Block, EqualsTorchsEncoderLayer) {
+  const testing::OneThread one_thread;
   for (const bool pre : {false, true}) {
     const Golden golden(pre ? "layers/encoder_layer_pre_gelu" : "layers/encoder_layer_post_relu");
     const auto attention = std::make_shared<Attention>(
@@ -197,6 +199,7 @@ TEST(Block, EqualsTorchsEncoderLayer) {
 }
 
 TEST(MultiHead, MakesTorchsDecoderLayer) {
+  const testing::OneThread one_thread;
   const Golden golden("layers/decoder_layer_causal");
   MultiHead self({.width = 12, .heads = 3});
   MultiHead cross({.width = 12, .heads = 3});
@@ -217,6 +220,7 @@ TEST(MultiHead, MakesTorchsDecoderLayer) {
 
 // Four norms of (1 + weight), norms of queries and keys before the rotation, a scale of its own, a window.
 TEST(Attention, EqualsGemma3) {
+  const testing::OneThread one_thread;
   for (const bool sliding : {true, false}) {
     const Golden golden(sliding ? "layers/gemma3_sliding_attention" : "layers/gemma3_full_attention");
     const auto rms = [&](const std::string& name, double factor = 1) {
@@ -254,6 +258,7 @@ TEST(Attention, EqualsGemma3) {
 }
 
 TEST(LatentAttention, EqualsDeepSeekByBothPaths) {
+  const testing::OneThread one_thread;
   for (const std::string name : {"mla_deepseek_v2_noqlora", "mla_deepseek_v2_qlora", "mla_deepseek_v3_half",
                                  "mla_deepseek_v3_interleave"}) {
     const Golden golden("mla/" + name);
@@ -318,6 +323,7 @@ struct NystromCase {
 };
 
 TEST(Nystrom, EqualsThePublicPort) {
+  const testing::OneThread one_thread;
   for (const std::string name : {"nystrom_even", "nystrom_pad_front", "nystrom_no_residual"}) {
     const NystromCase c(name);
     const at::Tensor x = leaf(c.golden, "x");

@@ -70,6 +70,7 @@ TEST(AdaptiveSoftmax, SumsToOneAndForwardIsItsEntry) {
 }
 
 TEST(AdaptiveSoftmax, GradientsEqualFiniteDifferences) {
+  const testing::OneThread one_thread;
   at::manual_seed(2);
   AdaptiveSoftmax head({6, 12, {3, 7}, 2.0, true});
   head.to(at::kDouble);
