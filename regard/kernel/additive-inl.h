@@ -19,6 +19,8 @@ namespace regard::kernel::HWY_NAMESPACE {
 // Where e^2x stays far from overflow: a product of two may become infinite or 0, which is right, but is never
 // infinity times 0. Rows and keys beyond it take the plain tanh.
 constexpr float kFactorable = 40.0F;
+// Where 1 + e^2(q + k) of two features can be multiplied: the pair shares a division.
+constexpr float kPairable = 10.5F;
 
 // e^2x, relative error below 2e-7 also where 2x is large: the argument is kept in two parts.
 HWY_INLINE Vec exp_twice(D d, Vec x) {
@@ -28,17 +30,24 @@ HWY_INLINE Vec exp_twice(D d, Vec x) {
   return hn::MulAdd(hn::Mul(power, rest), hn::Set(d, static_cast<float>(kLn2)), power);
 }
 
-// Writes `count` numbers e^2x behind the `count` numbers x at `from`; a negative first one says that some x
-// is not factorable. count: a multiple of kLanes.
+// Writes `count` numbers e^2x behind the `count` numbers x at `from`. The sign of the first, which is free,
+// says what may be done with them: minus: some x is not pairable; minus infinity: some x is not factorable.
+// count: a multiple of kLanes.
 HWY_INLINE void append_exponentials(float* from, int64_t count) {
   const D d;
   auto beyond = hn::Lt(hn::Zero(d), hn::Zero(d));
+  auto apart = beyond;
   for (int64_t i = 0; i < count; i += kLanes) {
     const Vec x = hn::Load(d, from + i);
     beyond = hn::Or(beyond, hn::Gt(hn::Abs(x), hn::Set(d, kFactorable)));
+    apart = hn::Or(apart, hn::Gt(hn::Abs(x), hn::Set(d, kPairable)));
     hn::Store(exp_twice(d, x), d, from + count + i);
   }
-  if (count > 0 && !hn::AllFalse(d, beyond)) from[count] = -1.0F;
+  if (count == 0) return;
+  if (!hn::AllFalse(d, beyond))
+    from[count] = -HUGE_VALF;
+  else if (!hn::AllFalse(d, apart))
+    from[count] = -from[count];
 }
 
 // A tile of rows packed for additive scores: [features][kRows] padded to vectors, then their e^2x.
@@ -46,34 +55,49 @@ HWY_INLINE int64_t additive_row_floats(int64_t features) {
   return round_up(features * kRows, kMaxLanes);
 }
 
-// run(feature, row, vector, 1 + e^2(q + k)) for all features, rows and vectors of columns of a tile.
-template <class Run>
+// With y = 1 + e^2(q + k): single(feature, row, vector, y) for features of a tile, or where products of two y
+// are safe, pair(feature, row, vector, y, y of the next feature).
+template <class Single, class Pair>
 HWY_INLINE void each_feature(int64_t features, const float* HWY_RESTRICT rows, const float* HWY_RESTRICT keys,
-                             Run&& run) {
+                             Single&& single, Pair&& pair) {
   const D d;
   const Vec one = hn::Set(d, 1.0F);
   const float* row_powers = rows + additive_row_floats(features);
   const float* key_powers = keys + features * kCols;
-  if (HWY_LIKELY(features == 0 || (!(row_powers[0] < 0.0F) && !(key_powers[0] < 0.0F)))) {
+  if (features == 0) return;
+  // Comparisons that a NaN fails: it goes its way through either form, but must not hide the other side's
+  // sign.
+  if (HWY_UNLIKELY(row_powers[0] == -HUGE_VALF || key_powers[0] == -HUGE_VALF)) {
     for (int64_t f = 0; f < features; ++f)
-#pragma GCC unroll 4
       for (int64_t n = 0; n < kVecs; ++n) {
-        const Vec key = hn::Load(d, key_powers + f * kCols + n * kLanes);
-#pragma GCC unroll 16
-        for (int64_t i = 0; i < kRows; ++i)
-          run(f, i, n, hn::MulAdd(hn::Set(d, row_powers[f * kRows + i]), key, one));
+        const Vec key = hn::Load(d, keys + f * kCols + n * kLanes);
+        for (int64_t i = 0; i < kRows; ++i) {
+          const Vec t = tanh(d, hn::Add(hn::Set(d, rows[f * kRows + i]), key));
+          single(f, i, n, hn::Div(hn::Set(d, 2.0F), hn::Sub(one, t)));  // infinite where tanh is 1
+        }
       }
     return;
   }
-  for (int64_t f = 0; f < features; ++f)
+  int64_t f = 0;
+  if (HWY_LIKELY(!(row_powers[0] < 0.0F) && !(key_powers[0] < 0.0F)))
+    for (; f + 1 < features; f += 2)
+#pragma GCC unroll 4
+      for (int64_t n = 0; n < kVecs; ++n) {
+        const Vec first = hn::Load(d, key_powers + f * kCols + n * kLanes);
+        const Vec second = hn::Load(d, key_powers + (f + 1) * kCols + n * kLanes);
+#pragma GCC unroll 16
+        for (int64_t i = 0; i < kRows; ++i)
+          pair(f, i, n, hn::MulAdd(hn::Set(d, row_powers[f * kRows + i]), first, one),
+               hn::MulAdd(hn::Set(d, row_powers[(f + 1) * kRows + i]), second, one));
+      }
+  for (; f < features; ++f)
 #pragma GCC unroll 4
     for (int64_t n = 0; n < kVecs; ++n) {
-      const Vec key = hn::Load(d, keys + f * kCols + n * kLanes);
+      // Without the first one's sign.
+      const Vec key = hn::Abs(hn::Load(d, key_powers + f * kCols + n * kLanes));
 #pragma GCC unroll 16
-      for (int64_t i = 0; i < kRows; ++i) {
-        const Vec t = tanh(d, hn::Add(hn::Set(d, rows[f * kRows + i]), key));
-        run(f, i, n, hn::Div(hn::Set(d, 2.0F), hn::Sub(one, t)));  // infinite where tanh is 1
-      }
+      for (int64_t i = 0; i < kRows; ++i)
+        single(f, i, n, hn::MulAdd(hn::Abs(hn::Set(d, row_powers[f * kRows + i])), key, one));
     }
 }
 
@@ -161,9 +185,16 @@ struct AdditiveScores {
     for (int64_t r = 0; r < kRows; ++r)
 #pragma GCC unroll 4
       for (int64_t n = 0; n < kVecs; ++n) acc.v[r][n] = hn::Set(d, vector.sum);
-    each_feature(inputs, q, keys, [&](int64_t f, int64_t i, int64_t n, Vec power) HWY_ATTR {
-      acc.v[i][n] = hn::Add(acc.v[i][n], hn::Div(hn::Set(d, vector.twice[f]), power));
-    });
+    each_feature(
+        inputs, q, keys,
+        [&](int64_t f, int64_t i, int64_t n, Vec y)
+            HWY_ATTR { acc.v[i][n] = hn::Add(acc.v[i][n], hn::Div(hn::Set(d, vector.twice[f]), y)); },
+        [&](int64_t f, int64_t i, int64_t n, Vec y, Vec next) HWY_ATTR {
+          // a / y + b / z = (a z + b y) / (y z)
+          const Vec above =
+              hn::MulAdd(hn::Set(d, vector.twice[f]), next, hn::Mul(hn::Set(d, vector.twice[f + 1]), y));
+          acc.v[i][n] = hn::Add(acc.v[i][n], hn::Div(above, hn::Mul(y, next)));
+        });
     return true;
   }
   HWY_INLINE void finish(const Rows& /*rows*/, const float* /*q*/, const float* /*keys*/,

@@ -108,11 +108,18 @@ HWY_INLINE void make_tile(const AdditiveBackward& problem, const AdditiveTask& t
   for (int64_t r = 0; r < kRows; ++r)
 #pragma GCC unroll 4
     for (int64_t n = 0; n < kVecs; ++n) acc.v[r][n] = hn::Set(d, vector.sum);
-  each_feature(inputs, s.rows, keys, [&](int64_t f, int64_t i, int64_t n, Vec power) HWY_ATTR {
-    const Vec r = hn::Div(hn::Set(d, 1.0F), power);
+  const auto take = [&](int64_t f, int64_t i, int64_t n, Vec r) HWY_ATTR {
     hn::Store(r, d, s.hidden + f * kTile + i * kCols + n * kLanes);
     acc.v[i][n] = hn::MulAdd(hn::Set(d, vector.twice[f]), r, acc.v[i][n]);
-  });
+  };
+  each_feature(
+      inputs, s.rows, keys,
+      [&](int64_t f, int64_t i, int64_t n, Vec y) HWY_ATTR { take(f, i, n, hn::Div(hn::Set(d, 1.0F), y)); },
+      [&](int64_t f, int64_t i, int64_t n, Vec y, Vec next) HWY_ATTR {
+        const Vec both = hn::Div(hn::Set(d, 1.0F), hn::Mul(y, next));
+        take(f, i, n, hn::Mul(next, both));
+        take(f + 1, i, n, hn::Mul(y, both));
+      });
   store(d, acc, s.weights);
   visible_words(p, task.batch, task.head, task.row, task.rows, key, live, words);
   multiply_features(d, s.grad_out, kRows, values, 0, p.v.size[3], acc);

@@ -111,6 +111,19 @@ TEST_P(Additive, TakesSixteenBitInputs) {
   expect_forward(problem);
 }
 
+// Between 10 and 40 features do not share a division. A NaN beside such numbers touches its own rows alone.
+TEST_P(Additive, MiddlingNumbersEqualTheDefinition) {
+  for (const float amplitude : {4.0F, 9.0F}) {
+    AdditiveProblem problem({.B = 1, .Hq = 2, .Hkv = 1, .Lq = 19, .Lk = 37, .Dk = 9, .Dv = 4}, 17, DType::f32,
+                            Layout::contiguous, amplitude);
+    for (int64_t i = 0; i < 19; ++i) problem.q.set(0, 1, i, 0, 35.0F);
+    expect_forward(problem);
+    problem.spec.mask = Mask::causal(Align::bottom_right);
+    problem.k.set(0, 0, 36, 0, std::numeric_limits<float>::quiet_NaN());
+    expect_forward(problem);
+  }
+}
+
 // Beyond |x| = 40 exponentials are not factored; the two ways are one function.
 TEST_P(Additive, LargeNumbersSaturateAndSmallDifferencesOfThemDoNot) {
   AdditiveProblem problem({.B = 1, .Hq = 2, .Hkv = 1, .Lq = 19, .Lk = 37, .Dk = 9, .Dv = 4}, 5, DType::f32,
