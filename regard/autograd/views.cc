@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -125,6 +126,31 @@ kernel::View<const uint8_t> mask_view(const at::Tensor& tensor, const kernel::Ex
     refuse(name, tensor, "bool or uint8 (true: may attend)");
   }
   return {static_cast<const uint8_t*>(full.const_data_ptr()), extents(full.sizes()), extents(full.strides())};
+}
+
+kernel::View<const uint8_t> block_mask_view(const at::Tensor& tensor) {
+  const char* const name = "block_mask";
+  if (!tensor.defined() || tensor.dim() > 4) refuse(name, tensor, "of at most 4 axes");
+  kernel::Extents size{1, 1, 1, 1};
+  std::copy(tensor.sizes().begin(), tensor.sizes().end(), size.end() - tensor.dim());
+  return mask_view(tensor, size, name);
+}
+
+kernel::View<const int32_t> segments_view(const at::Tensor& segments, const char* name) {
+  if (!segments.defined() || !segments.device().is_cpu() || segments.scalar_type() != at::kInt ||
+      (segments.dim() != 1 && segments.dim() != 2)) {
+    refuse(name, segments, "int32 of [positions] or [batch, positions] on the CPU");
+  }
+  const bool one = segments.dim() == 1;
+  return {segments.const_data_ptr<int32_t>(),
+          {one ? 1 : segments.size(0), 1, 1, segments.size(-1)},
+          {one ? 0 : segments.stride(0), 0, 0, segments.stride(-1)}};
+}
+
+std::vector<int64_t> starts_of(const at::Tensor& starts, const char* name) {
+  require(starts, name, 1, at::kLong, "int64 of [documents + 1] on the CPU");
+  const at::Tensor row = starts.contiguous();
+  return {row.const_data_ptr<int64_t>(), row.const_data_ptr<int64_t>() + row.numel()};
 }
 
 kernel::View<const float> per_head_view(const at::Tensor& tensor, const char* name) {

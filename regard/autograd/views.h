@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "regard/kernel/view.h"
 
@@ -27,6 +28,15 @@ kernel::View<const uint8_t> mask_view(const at::Tensor& tensor, const kernel::Ex
 // [H] or [B, H] float32 as [1 or B, H, 1, 1]: sinks, ALiBi slopes, and their gradients.
 kernel::View<const float> per_head_view(const at::Tensor& tensor, const char* name);
 kernel::View<float> per_head_gradient_view(const at::Tensor& tensor, const char* name);
+
+// At most four axes, 1 in front: uint8 or bool tables of a mask whose sizes the call checks.
+kernel::View<const uint8_t> block_mask_view(const at::Tensor& tensor);
+
+// [L] or [B, L] int32 as [1 or B, 1, 1, L].
+kernel::View<const int32_t> segments_view(const at::Tensor& segments, const char* name);
+
+// int64 [documents + 1], any stride.
+std::vector<int64_t> starts_of(const at::Tensor& starts, const char* name);
 
 // [B] int64 as [B, 1, 1, 1].
 kernel::View<const int64_t> lengths_view(const at::Tensor& lengths);
