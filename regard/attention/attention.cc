@@ -16,24 +16,22 @@ void check_range(const char* name, int64_t first, int64_t count, int64_t size) {
   }
 }
 
-std::vector<float> tile(const Spec& spec, const Operands& operands, View<const float> lse, int64_t batch,
-                        int64_t head, int64_t row, int64_t rows, int64_t key, int64_t keys, bool as_logits) {
-  check_inputs(spec, operands);
+}  // namespace
+
+std::vector<float> tile(const kernel::Forward& problem, const Operands& operands, View<const float> lse,
+                        const TileRange& range, bool as_logits) {
   const kernel::Extents& q = operands.q.size;
-  check_range("batch entries", batch, 1, q[0]);
-  check_range("heads", head, 1, q[1]);
-  check_range("rows", row, rows, q[2]);
-  check_range("keys", key, keys, operands.k.size[2]);
+  check_range("batch entries", range.batch, 1, q[0]);
+  check_range("heads", range.head, 1, q[1]);
+  check_range("rows", range.row, range.rows, q[2]);
+  check_range("keys", range.key, range.keys, operands.k.size[2]);
   if (!as_logits) check_lse(operands, lse);
-  std::vector<float> result(element_count("the tile", {1, 1, rows, keys}));
+  std::vector<float> result(element_count("the tile", {1, 1, range.rows, range.keys}));
   if (result.empty()) return result;
-  const BoundMask mask = bind_mask(spec, operands);
-  kernel::weights_tile(lower(spec, operands, mask), lse, batch, head, row, rows, key, keys, result.data(),
-                       as_logits);
+  kernel::weights_tile(problem, lse, range.batch, range.head, range.row, range.rows, range.key, range.keys,
+                       result.data(), as_logits);
   return result;
 }
-
-}  // namespace
 
 void attention(const Spec& spec, const Operands& operands, kernel::Parallel& parallel) {
   const Plan plan(spec, operands);
@@ -63,12 +61,16 @@ Result attention(ConstAnyView q, ConstAnyView k, ConstAnyView v, const Spec& spe
 
 std::vector<float> weights(const Spec& spec, const Operands& operands, View<const float> lse, int64_t batch,
                            int64_t head, int64_t row, int64_t rows, int64_t key, int64_t keys) {
-  return tile(spec, operands, lse, batch, head, row, rows, key, keys, false);
+  check_inputs(spec, operands);
+  const BoundMask mask = bind_mask(spec, operands);
+  return tile(lower(spec, operands, mask), operands, lse, {batch, head, row, rows, key, keys}, false);
 }
 
 std::vector<float> logits(const Spec& spec, const Operands& operands, int64_t batch, int64_t head,
                           int64_t row, int64_t rows, int64_t key, int64_t keys) {
-  return tile(spec, operands, {}, batch, head, row, rows, key, keys, true);
+  check_inputs(spec, operands);
+  const BoundMask mask = bind_mask(spec, operands);
+  return tile(lower(spec, operands, mask), operands, {}, {batch, head, row, rows, key, keys}, true);
 }
 
 }  // namespace regard::attention

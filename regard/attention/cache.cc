@@ -307,7 +307,7 @@ kernel::PagePool KvCache::pool(const Store& store, int64_t features) const {
   return pool;
 }
 
-KvCache::Batch KvCache::batch(std::span<const int64_t> sequences) const {
+KvCache::Batch KvCache::batch(std::span<const int64_t> sequences, bool whole) const {
   const int64_t size = shape_.page_size;
   const int64_t unit = std::lcm(kOriginUnit, size);
   Batch batch;
@@ -319,7 +319,7 @@ KvCache::Batch KvCache::batch(std::span<const int64_t> sequences) const {
     const Sequence& sequence = find(sequences[b]);
     std::copy(sequence.pages.begin(), sequence.pages.end(),
               batch.table.begin() + static_cast<int64_t>(b) * longest);
-    const int64_t origin = sequence.start / unit * unit;
+    const int64_t origin = whole ? 0 : sequence.start / unit * unit;
     const int64_t before = (sequence.start - origin) / size % longest;  // pages between origin and table[0]
     batch.first.push_back((longest - before) % longest);
     batch.starts.push_back(sequence.start - origin);

@@ -84,7 +84,8 @@ class KvCache {
     Batch(Batch&&) = default;
     Batch(const Batch&) = delete;
   };
-  Batch batch(std::span<const int64_t> sequences) const;
+  // whole: every origin is 0.
+  Batch batch(std::span<const int64_t> sequences, bool whole = false) const;
 
  private:
   struct Sequence {

@@ -1,7 +1,11 @@
 #pragma once
 
+#include <functional>
+#include <vector>
+
 #include "regard/attention/backward.h"
 #include "regard/attention/bound_mask.h"
+#include "regard/attention/observe.h"
 #include "regard/attention/spec.h"
 #include "regard/kernel/backward.h"
 #include "regard/kernel/forward.h"
@@ -36,6 +40,20 @@ void check_data(const Operands& operands);
 // What a BackwardPlan needs: the form of everything, without a look at data.
 void check_backward(const Spec& spec, const Operands& operands, const Arriving& arriving,
                     const Gradients& gradients);
+
+// A tile of one batch entry and query head.
+struct TileRange {
+  int64_t batch, head, row, rows, key, keys;
+};
+
+// weights() and logits() of a lowered problem, whose operands are checked. lse is not read for logits.
+std::vector<float> tile(const kernel::Forward& problem, const Operands& operands, View<const float> lse,
+                        const TileRange& range, bool as_logits);
+
+// observe() of a lowered problem. few_rows fills out and lse where the decode kernel would have;
+// distance_offset as in kernel::Observation.
+Observation observe(const Observe& what, const Spec& spec, kernel::Forward problem, int64_t distance_offset,
+                    const std::function<void()>& few_rows, kernel::Parallel& parallel);
 
 // Product of the sizes; throws std::invalid_argument where it is 2^60 or more. `what` names the array.
 int64_t element_count(const char* what, const kernel::Extents& size);

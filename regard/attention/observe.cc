@@ -7,6 +7,7 @@
 
 #include "regard/attention/attention.h"
 #include "regard/attention/lower.h"
+#include "regard/attention/residue.h"
 #include "regard/attention/scratch.h"
 
 namespace regard::attention {
@@ -18,20 +19,20 @@ constexpr float kNothing = -std::numeric_limits<float>::infinity();
   throw std::invalid_argument("observe: " + sentence);
 }
 
-void check_observe(const Observe& what, const Operands& operands) {
-  if (what.top_k < 0 || what.top_k > operands.k.size[2]) {
+void check_observe(const Observe& what, const kernel::Forward& problem) {
+  if (what.top_k < 0 || what.top_k > problem.k.size[2]) {
     refuse("top_k is " + std::to_string(what.top_k) +
-           "; allowed: 0 to Lk = " + std::to_string(operands.k.size[2]));
+           "; allowed: 0 to Lk = " + std::to_string(problem.k.size[2]));
   }
   if (what.block_rows < 0 || what.block_keys < 0 || (what.block_rows > 0) != (what.block_keys > 0)) {
     refuse("(block_rows, block_keys) = (" + std::to_string(what.block_rows) + ", " +
            std::to_string(what.block_keys) + "); allowed: both above 0, or both 0 for no map");
   }
   for (size_t n = 0; n < what.rows.size(); ++n) {
-    if (what.rows[n] < 0 || what.rows[n] >= operands.q.size[2] ||
+    if (what.rows[n] < 0 || what.rows[n] >= problem.q.size[2] ||
         (n > 0 && what.rows[n] <= what.rows[n - 1])) {
       refuse("rows[" + std::to_string(n) + "] is " + std::to_string(what.rows[n]) +
-             "; allowed: ascending, 0 to Lq - 1 = " + std::to_string(operands.q.size[2] - 1));
+             "; allowed: ascending, 0 to Lq - 1 = " + std::to_string(problem.q.size[2] - 1));
     }
   }
 }
@@ -43,15 +44,13 @@ View<T> room(const char* name, std::vector<T>& values, const kernel::Extents& si
 }
 
 // The kernel's views, with room for what they point at.
-kernel::Observation make_room(const Observe& what, const Spec& spec, const Operands& operands,
-                              Observation& result) {
-  const auto [B, H, Lq, D] = operands.q.size;
-  const int64_t Lk = operands.k.size[2];
+kernel::Observation make_room(const Observe& what, const kernel::Forward& problem, Observation& result) {
+  const auto [B, H, Lq, D] = problem.q.size;
+  const int64_t Lk = problem.k.size[2];
   kernel::Observation views;
   if (what.entropy) views.entropy = room("entropy", result.entropy, {B, H, Lq, 1});
   if (what.row_max) views.row_max = room("row_max", result.row_max, {B, H, Lq, 1});
   if (what.distance) views.distance = room("distance", result.distance, {B, H, Lq, 1});
-  views.distance_offset = spec.alibi_align == Align::bottom_right ? Lk - Lq : 0;
   if (what.column_sums) views.column_sums = room("column_sums", result.column_sums, {B, H, Lk, 1});
   if (what.top_k > 0) {
     views.top_keys = room("top_keys", result.top_keys, {B, H, Lq, what.top_k});
@@ -98,6 +97,29 @@ void finish(const Observe& what, const kernel::Forward& problem, Observation& re
 
 }  // namespace
 
+Observation observe(const Observe& what, const Spec& spec, kernel::Forward problem, int64_t distance_offset,
+                    const std::function<void()>& few_rows, kernel::Parallel& parallel) {
+  check_observe(what, problem);
+  Observation result;
+  const auto [B, H, Lq, D] = problem.q.size;
+  std::vector<float> own_lse;
+  const bool to_decode = problem.out && B * H * Lq > 0 && !spec.row_invariant &&
+                         kernel::choose_forward_tiling(problem).kind == kernel::ForwardTiling::Kind::decode;
+  if (to_decode) {
+    // Few rows: their result comes from the decode kernel, and looking at them once more costs little.
+    few_rows();
+    problem.out = {};
+  }
+  if (to_decode || !problem.lse) problem.lse = room("lse", own_lse, {B, H, Lq, 1});
+  problem.observe = make_room(what, problem, result);
+  problem.observe.distance_offset = distance_offset;
+  const kernel::ForwardTiling tiling{};  // prefill
+  const Scratch scratch(kernel::forward_workspace(problem, tiling, parallel.workers()));
+  if (B * H * Lq > 0) kernel::forward(problem, tiling, scratch.bytes(), parallel);
+  finish(what, problem, result);
+  return result;
+}
+
 Observation observe(const Observe& what, const Spec& spec, const Operands& operands,
                     kernel::Parallel& parallel) {
   if (operands.out) {
@@ -105,26 +127,20 @@ Observation observe(const Observe& what, const Spec& spec, const Operands& opera
   } else {
     check_inputs(spec, operands);
   }
-  check_observe(what, operands);
-  Observation result;
-  const auto [B, H, Lq, D] = operands.q.size;
-  std::vector<float> own_lse;
-  const BoundMask mask = bind_mask(spec, operands);
-  kernel::Forward problem = lower(spec, operands, mask);
-  if (!problem.lse) problem.lse = room("lse", own_lse, {B, H, Lq, 1});
-  if (operands.out && !spec.row_invariant &&
-      kernel::choose_forward_tiling(problem).kind == kernel::ForwardTiling::Kind::decode) {
-    // Few rows: their result comes from the decode kernel, and looking at them once more costs little.
+  if (operands.out && residue_period(spec, operands) > 0) {
+    // The result comes class by class; statistics of rows and keys are taken in their order.
     attention(spec, operands, parallel);
-    problem.out = {};
-    problem.lse = room("lse", own_lse, {B, H, Lq, 1});
+    Operands inputs = operands;
+    inputs.out = {};
+    inputs.lse = {};
+    return observe(what, spec, inputs, parallel);
   }
-  problem.observe = make_room(what, spec, operands, result);
-  const kernel::ForwardTiling tiling{};  // prefill
-  const Scratch scratch(kernel::forward_workspace(problem, tiling, parallel.workers()));
-  if (B * H * Lq > 0) kernel::forward(problem, tiling, scratch.bytes(), parallel);
-  finish(what, problem, result);
-  return result;
+  const BoundMask mask = bind_mask(spec, operands);
+  const int64_t offset =
+      spec.alibi_align == Align::bottom_right ? operands.k.size[2] - operands.q.size[2] : 0;
+  return observe(
+      what, spec, lower(spec, operands, mask), offset, [&] { attention(spec, operands, parallel); },
+      parallel);
 }
 
 }  // namespace regard::attention

@@ -23,7 +23,7 @@ struct Forward {
   ConstAnyView k;  // [B, Hkv, Lk, Dk], the type of q
   ConstAnyView v;  // [B, Hkv, Lk, Dv], the type of q
   // Keys and values in pages, of a type of their own: k and v then say sizes only (Lk: the longest entry),
-  // and a row sees no key outside its entry's positions. Forward only; weights_tile() knows no pages.
+  // and a row sees no key outside its entry's positions. Not for the backward.
   Pages pages;
   AnyView out;  // [B, Hq, Lq, Dv], f32 or the type of q; a row that sees no key becomes 0; data == nullptr:
                 // not wanted, and v is not read

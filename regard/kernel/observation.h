@@ -10,11 +10,11 @@ namespace regard::kernel {
 // - lse), before dropout: with a sink, the weights of a row sum to less than 1. Views without data are not
 // wanted.
 struct Observation {
-  View<float> row_max;   // [B, Hq, Lq, 1] largest logit; -inf for an empty row
-  View<float> entropy;   // [B, Hq, Lq, 1] nats, -sum p ln p over the keys; 0 for an empty row
-  View<float> distance;  // [B, Hq, Lq, 1] sum p |i + distance_offset - j|
-  int64_t distance_offset = 0;
-  View<float> column_sums;  // [B, Hq, Lk, 1] weight that a key received, summed over the queries
+  View<float> row_max;          // [B, Hq, Lq, 1] largest logit; -inf for an empty row
+  View<float> entropy;          // [B, Hq, Lq, 1] nats, -sum p ln p over the keys; 0 for an empty row
+  View<float> distance;         // [B, Hq, Lq, 1] sum p |i + distance_offset - j|
+  int64_t distance_offset = 0;  // pages: what is added to their length - Lq
+  View<float> column_sums;      // [B, Hq, Lk, 1] weight that a key received, summed over the queries
   // The largest weights of a row, ties: lowest key first; key -1 and weight 0 where a row sees fewer keys.
   View<int64_t> top_keys;   // [B, Hq, Lq, k]
   View<float> top_weights;  // [B, Hq, Lq, k]

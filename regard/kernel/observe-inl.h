@@ -22,6 +22,7 @@ struct ObserveScratch {
   float* entropy;         // [rows][kLanes] sum of weight * (logit - maximum), unnormalised
   float* distance;        // [rows][kLanes] sum of weight * distance, unnormalised
   float* share;           // [rows] what turns a weight of the strip into its share of the row
+  float* block_share;     // [rows] the same for one block of several
   float* threshold;       // [rows] logits at or below it are not among the best
   int64_t* counts;        // [rows] candidates so far
   Candidate* candidates;  // [rows][capacity]
@@ -32,6 +33,7 @@ struct ObserveScratch {
     entropy = carve.take<float>(layout.row_floats);
     distance = carve.take<float>(layout.row_floats);
     share = carve.take<float>(layout.row_floats);
+    block_share = carve.take<float>(layout.row_floats);
     threshold = carve.take<float>(layout.row_floats);
     counts = carve.take<int64_t>(layout.row_floats);
     candidates = carve.take<Candidate>(layout.strip_rows * layout.candidates);

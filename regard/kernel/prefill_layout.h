@@ -17,6 +17,8 @@ constexpr int64_t kKeyChunk =
     256;  // keys whose weighted values are summed before they are added to the row's sum:
           // keeps the rounding error of long rows near that of a short one
 
+constexpr int64_t kWeightsChunk = 96;  // rows for which weights_tile() packs a panel of keys once
+
 constexpr int64_t round_up(int64_t n, int64_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
@@ -29,10 +31,12 @@ struct PrefillLayout {
   int64_t heads_packed;                          // how many heads' panels there are
   int64_t strip_rows;                            // rows of scratch of a strip
   int64_t block_keys;                            // keys of a block
+  int64_t kept_blocks;                           // of a strip, whose weights stay until all are done: 1, or
+                                                 // all where they are observed then
   int64_t keys;                                  // Lk rounded up
   int64_t key_floats, value_floats, flag_words;  // panels of one head
   int64_t query_floats, score_floats, out_floats, row_floats, staging_floats,
-      live_bytes;         // scratch of a worker
+      live_bytes;         // scratch of a worker: scores, live and one row's maximum for each kept block
   int64_t candidates;     // a row, for the best keys
   int64_t segment_rows;   // rows of a head whose column sums are taken together, by one task
   int64_t segments;       // of a head; 0: rows may be shared out freely
@@ -52,6 +56,9 @@ struct PrefillLayout {
     value_floats = keys * dv;
     flag_words = round_up(keys / 64, 8);
     query_floats = strip_rows * round_up(dk, kMaxCols);
+    // Dropout changes weights: those are made again.
+    const bool kept = p.observe.wants_weights() && !p.dropout && block_keys > 0;
+    kept_blocks = kept ? (p.k.size[2] + block_keys - 1) / block_keys : 1;
     score_floats = strip_rows * block_keys;
     out_floats = strip_rows * dv;
     row_floats = strip_rows * kMaxLanes;
@@ -71,14 +78,16 @@ struct PrefillLayout {
     }
     column_floats = p.observe.column_sums ? p.q.size[0] * p.q.size[1] * segments * keys : 0;
     observe_bytes =
-        p.observe.any() ? row_floats * (4 * 4 + 8) + round_up(strip_rows * candidates, 4) * 16 : 0;
+        p.observe.any() ? row_floats * (5 * 4 + 8) + round_up(strip_rows * candidates, 4) * 16 : 0;
   }
+
+  static constexpr int64_t kRangeBytes = 64;  // of a block's range of panels
 
   size_t head_bytes() const { return static_cast<size_t>((key_floats + value_floats) * 4 + flag_words * 8); }
   size_t worker_bytes() const {
-    return static_cast<size_t>((query_floats + score_floats + out_floats + 3 * row_floats + staging_floats) *
-                                   4 +
-                               live_bytes + observe_bytes);
+    return static_cast<size_t>((query_floats + out_floats + 3 * row_floats + staging_floats) * 4 +
+                               kept_blocks * (score_floats * 4 + row_floats * 4 + live_bytes + kRangeBytes) +
+                               observe_bytes);
   }
   size_t bytes(int workers) const {
     return static_cast<size_t>(column_floats) * 4 + static_cast<size_t>(heads_packed) * head_bytes() +
@@ -96,6 +105,8 @@ class Carver {
     at_ += static_cast<size_t>(count) * sizeof(T);
     return piece;
   }
+
+  std::byte* end() const { return at_; }
 
  private:
   std::byte* at_;

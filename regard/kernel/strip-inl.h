@@ -37,12 +37,15 @@ struct Panels {
 // Scratch of a worker. A strip is `tiles` stacked register tiles; everything per row is indexed tile by tile.
 struct StripScratch {
   float* q;        // [tiles][Dk / kCols][kRows][kCols], scaled
-  float* scores;   // [tiles][panels of a block][kRows][kCols]; weights after the exponential
+  float* scores;   // [tiles][panels of a block][kRows][kCols]; weights after the exponential, of one block
   float* out;      // [tiles][Dv / kCols][kRows][kCols], not yet divided by the sum
   float* maxima;   // [tiles][kRows][kLanes] running maximum of the block
   float* sums;     // [tiles][kRows][kLanes] running sum of weights
   float* row_max;  // [tiles][kRows]
   float* staging;
+  float* block_max;                                         // [tiles][kRows] maximum that the block's weights
+                                                            // are relative to
+  PanelRange* range;                                        // of the block
   LiveTile* live;                                           // [tiles][panels of a block]
   int64_t q_stride, score_stride, out_stride, live_stride;  // from one tile to the next
   std::byte* end;                                           // behind all that
@@ -50,18 +53,33 @@ struct StripScratch {
   StripScratch(const PrefillLayout& layout, int64_t dk, int64_t dv, std::byte* at) {
     Carver carve(at);
     q = carve.take<float>(layout.query_floats);
-    scores = carve.take<float>(layout.score_floats);
+    scores = carve.take<float>(layout.kept_blocks * layout.score_floats);
     out = carve.take<float>(layout.out_floats);
     maxima = carve.take<float>(layout.row_floats);
     sums = carve.take<float>(layout.row_floats);
     row_max = carve.take<float>(layout.row_floats);
     staging = carve.take<float>(layout.staging_floats);
-    live = carve.take<LiveTile>(layout.live_bytes / static_cast<int64_t>(sizeof(LiveTile)));
+    block_max = carve.take<float>(layout.kept_blocks * layout.row_floats);
+    constexpr int64_t kRangeStep = PrefillLayout::kRangeBytes / static_cast<int64_t>(sizeof(PanelRange));
+    range = carve.take<PanelRange>(layout.kept_blocks * kRangeStep);
+    live =
+        carve.take<LiveTile>(layout.kept_blocks * layout.live_bytes / static_cast<int64_t>(sizeof(LiveTile)));
     q_stride = kRows * round_up(dk, kCols);
     score_stride = kRows * layout.block_keys;
     out_stride = kRows * round_up(dv, kCols);
     live_stride = layout.block_keys / kCols;
-    end = reinterpret_cast<std::byte*>(live) + layout.live_bytes;
+    end = carve.end();
+  }
+
+  // The scratch of one block of those that are kept.
+  StripScratch of_block(const PrefillLayout& layout, int64_t block) const {
+    const int64_t index = layout.kept_blocks == 1 ? 0 : block / layout.block_keys;
+    StripScratch mine = *this;
+    mine.scores += index * layout.score_floats;
+    mine.block_max += index * layout.row_floats;
+    mine.range += index;
+    mine.live += index * layout.live_bytes / static_cast<int64_t>(sizeof(LiveTile));
+    return mine;
   }
 };
 
@@ -327,23 +345,50 @@ HWY_INLINE StripScores scores_of(const StripScratch& s) {
   return {s.scores, s.score_stride, s.live, s.live_stride};
 }
 
-// Shows the strip's weights, each relative to its row's final maximum, to observe_weights(). One block of
-// keys still lies there; of several all are made again.
+// What turns the weights of a block into shares of their rows: they are relative to what the maximum was
+// then.
+HWY_INLINE void block_shares(int64_t rows, const StripScratch& s, const ObserveScratch& observed,
+                             float* shares) {
+  const D d;
+  for (int64_t r = 0; r < rows; r += kLanes) {
+    const Vec then = hn::Load(d, s.block_max + r);
+    const Vec now = hn::Load(d, s.row_max + r);
+    const Vec factor = hn::IfThenElse(hn::Eq(then, now), hn::Set(d, 1.0F), exp2(d, hn::Sub(then, now)));
+    hn::Store(hn::Mul(hn::Load(d, observed.share + r), factor), d, shares + r);
+  }
+}
+
+// Shows the strip's weights to observe_weights(): they were kept, or dropout has changed them and they are
+// made again.
 template <class Scores>
 HWY_NOINLINE void observe_strip(const Scores& scores, const Forward& p, const LogitRule& rule,
                                 const PrefillLayout& layout, const Rows& rows, const Panels& panels,
-                                const StripScratch& s, const ObserveScratch& observed) {
+                                const StripScratch& all, const ObserveScratch& observed) {
   const int64_t keys = p.k.size[2];
-  const bool at_hand = keys <= layout.block_keys && !p.dropout;  // dropout has changed them
   for (int64_t block = 0; block < keys; block += layout.block_keys) {
+    const StripScratch s = all.of_block(layout, block);
+    if (!p.dropout) {
+      if (s.range->begin >= s.range->end) continue;
+      ObserveScratch mine = observed;
+      if (layout.kept_blocks > 1) {
+        mine.share = observed.block_share;
+        block_shares(rows.count, s, observed, mine.share);
+      }
+      observe_weights(p.observe, scores_of(s), rows, block, *s.range, keys, mine);
+      continue;
+    }
     const PanelRange range = find_live(rows, p, block, HWY_MIN(block + layout.block_keys, keys), s);
     if (range.begin >= range.end) continue;
-    if (!at_hand) {
-      score_panels(scores, rule, rows, p, panels, block, range, s);
-      for (int64_t t = 0; t * kRows < rows.count; ++t) exponentials<false>(t, range, s);
-    }
+    score_panels(scores, rule, rows, p, panels, block, range, s);
+    for (int64_t t = 0; t * kRows < rows.count; ++t) exponentials<false>(t, range, s);
     observe_weights(p.observe, scores_of(s), rows, block, range, keys, observed);
   }
+}
+
+// What turns a row's number into its position among the keys, for distances.
+inline int64_t distance_offset(const Forward& p, int64_t batch) {
+  const int64_t offset = p.observe.distance_offset;
+  return p.pages ? p.pages.end(batch) - p.q.size[2] + offset : offset;
 }
 
 // Computes rows [rows.begin, rows.begin + rows.count) of out and lse. A row's arithmetic depends on nothing
@@ -351,9 +396,10 @@ HWY_NOINLINE void observe_strip(const Scores& scores, const Forward& p, const Lo
 // around it.
 template <class Scores>
 void run_strip(const Scores& scores, const Forward& p, const LogitRule& rule, const PrefillLayout& layout,
-               const Rows& rows, const Panels& panels, const StripScratch& s,
+               const Rows& rows, const Panels& panels, const StripScratch& all,
                const ObserveScratch* observed) {
   const D d;
+  const StripScratch& s = all;  // what is the strip's, not a block's
   const int64_t tiles = (rows.count + kRows - 1) / kRows;
   const int64_t out_features = p.out ? p.v.size[3] : 0;
   const int64_t key_count = p.k.size[2];
@@ -367,13 +413,16 @@ void run_strip(const Scores& scores, const Forward& p, const LogitRule& rule, co
 
   for (int64_t block = 0; block < key_count; block += layout.block_keys) {
     const int64_t end = HWY_MIN(block + layout.block_keys, key_count);
-    const PanelRange range = find_live(rows, p, block, end, s);
+    const StripScratch s = all.of_block(layout, block);
+    const PanelRange range = *s.range = find_live(rows, p, block, end, s);
     if (range.begin >= range.end) continue;
     for (int64_t i = 0; i < tiles * kRows * kLanes; ++i) s.maxima[i] = -HUGE_VALF;
     score_panels(scores, rule, rows, p, panels, block, range, s);
     if (p.observe.wants_top())
       collect_top(p.observe, scores_of(s), rows.count, block, range, s.maxima, *observed);
     raise_maxima(tiles, out_features, s, observed);
+    if (layout.kept_blocks > 1)
+      for (int64_t i = 0; i < tiles * kRows; ++i) s.block_max[i] = s.row_max[i];
     constexpr int64_t kChunkPanels = kKeyChunk / kCols;
     for (int64_t begin = range.begin; begin < range.end;) {
       const PanelRange chunk{begin, HWY_MIN((begin / kChunkPanels + 1) * kChunkPanels, range.end)};
@@ -384,7 +433,7 @@ void run_strip(const Scores& scores, const Forward& p, const LogitRule& rule, co
           exponentials<false>(t, chunk, s);
         else
           exponentials<true>(t, chunk, s, observed, static_cast<bool>(p.observe.distance),
-                             rows.begin + t * kRows + p.observe.distance_offset - block);
+                             rows.begin + t * kRows + distance_offset(p, rows.batch) - block);
         if (out_features == 0) continue;
         if (p.dropout) drop_weights(rows, p, t, block, chunk, s);
         weigh_values(panels, t, block, chunk, out_features, s);

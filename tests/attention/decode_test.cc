@@ -445,6 +445,181 @@ TEST_P(Decode, AnyHistoryOfForksAndCutsLeavesTheRightText) {
   }
 }
 
+// Data with an axis of keys of its own, for three sequences of which the longest has `keys` positions.
+struct KeyData {
+  Tensor bias;
+  std::vector<uint8_t> dense, blocks;
+  std::vector<int32_t> query_segments, key_segments;
+  std::vector<int64_t> lengths;
+  int64_t rows, keys, block_count;
+
+  KeyData(int64_t rows, int64_t keys) : bias(DType::f32, {3, kHeads, rows, keys}), rows(rows), keys(keys) {
+    std::mt19937_64 random(11);
+    bias.fill_normal(random);
+    block_count = (keys + 23) / 24;
+    dense.resize(3 * kHeads * rows * keys);
+    for (uint8_t& x : dense) x = random() % 4 != 0;
+    blocks.resize(3 * ((rows + 4) / 5) * block_count);
+    for (uint8_t& x : blocks) x = random() % 3 != 0;
+    for (int64_t i = 0; i < 3 * rows; ++i) query_segments.push_back(static_cast<int32_t>(random() % 3));
+    for (int64_t j = 0; j < 3 * keys; ++j) key_segments.push_back(static_cast<int32_t>(random() % 3));
+    lengths = {keys / 3, keys, 5};
+  }
+
+  // Sets what the mask needs of entries [b, b + count), for `n` keys.
+  void add_to(Operands& operands, const Mask& mask, bool with_bias, int64_t b, int64_t count, int64_t n) {
+    const int64_t down = (rows + 4) / 5;
+    if (with_bias) {
+      operands.bias = bias.as<float>();
+      operands.bias.data += b * operands.bias.stride[0];
+      operands.bias.size[0] = count;
+      operands.bias.size[3] = n;
+    }
+    if (mask.uses_dense()) {
+      operands.dense_mask = {dense.data() + b * kHeads * rows * keys,
+                             {count, kHeads, rows, n},
+                             {kHeads * rows * keys, rows * keys, keys, 1}};
+    }
+    if (mask.uses<part::Blocks>()) {
+      operands.block_mask = {blocks.data() + b * down * block_count,
+                             {count, 1, down, (n + 23) / 24},
+                             {down * block_count, 0, block_count, 1}};
+    }
+    if (mask.uses<part::Segments>()) {
+      operands.query_segments = {query_segments.data() + b * rows, {count, 1, 1, rows}, {rows, 0, 0, 1}};
+      operands.key_segments = {key_segments.data() + b * keys, {count, 1, 1, n}, {keys, 0, 0, 1}};
+    }
+    if (mask.uses_key_lengths()) operands.key_lengths = {lengths.data() + b, {count, 1, 1, 1}};
+  }
+};
+
+// Three sequences of other lengths, a bias or a mask with data, with and without a window.
+template <class Test>
+void for_each_data_mask(Test&& test) {
+  const Mask masks[] = {Mask(), Mask::dense(), Mask::segments(), Mask::blocks(5, 24),
+                        Mask::key_lengths() | Mask::prefix(40)};
+  for (const int64_t window : {0, 70}) {
+    for (const int64_t rows : {1, 20}) {
+      for (const Mask& mask : masks) {
+        SCOPED_TRACE(mask.to_string() + ", window " + std::to_string(window) + ", rows " +
+                     std::to_string(rows));
+        KvCache cache(shape_of(CacheType::f16, 16, window));
+        std::vector<int64_t> sequences;
+        for (const int64_t length : {300, 610, 33}) {
+          sequences.push_back(cache.create());
+          for (int64_t at = 0; at < length; at += 20)
+            append(cache, sequences.back(), std::min<int64_t>(20, length - at), 4);
+          cache.truncate(sequences.back(), length - 1);  // its last append can be taken back
+          append(cache, sequences.back(), 1, 4);
+        }
+        test(cache, sequences, mask, rows, KeyData(rows, 610));
+      }
+    }
+  }
+}
+
+TEST_P(Decode, ABiasAndDataOfMasksCountFromEachEntrysBeginning) {
+  for_each_data_mask([](const KvCache& cache, const std::vector<int64_t>& sequences, const Mask& mask,
+                        int64_t rows, KeyData data) {
+    const Tensor q = normal({3, kHeads, rows, kDk}, 5);
+    Spec spec;
+    spec.mask = mask;
+    Result got{Tensor(DType::f32, {3, kHeads, rows, kDv}), Tensor(DType::f32, {3, kHeads, rows, 1})};
+    Operands operands;
+    operands.q = q.view();
+    operands.out = got.out.view();
+    operands.lse = got.lse.as<float>();
+    const bool with_bias = mask.sees_everything();
+    data.add_to(operands, mask, with_bias, 0, 3, 610);
+    decode(spec, operands, cache, sequences);
+    for (int64_t b = 0; b < 3; ++b) {
+      const int64_t sequence = sequences[static_cast<size_t>(b)];
+      const Held held(cache, sequence);
+      const Tensor one = entry_of(q, b);
+      Operands flat;
+      flat.q = one.view();
+      flat.k = held.k.view();
+      flat.v = held.v.view();
+      data.add_to(flat, mask, with_bias, b, 1, cache.length(sequence));
+      if (flat.key_lengths) data.lengths[b] = std::min(data.lengths[b], cache.length(sequence));
+      const Reference want = reference(flat_spec(spec, cache), flat);
+      const auto bound = float32_bound(largest_finite(want.logits));
+      // Rows of a window may reach back beyond what is held: only those that do not are compared.
+      const std::vector<float> out = entry_of(got.out, b).values();
+      const int64_t first = cache.shape().window == 0 ? 0 : rows - 1;
+      for (int64_t h = 0; h < kHeads; ++h) {
+        const auto part = [&](const auto& all, int64_t size) {
+          return std::vector(all.begin() + (h * rows + first) * size, all.begin() + (h + 1) * rows * size);
+        };
+        EXPECT_TRUE(is_close(part(out, kDv), part(want.out, kDv), bound, 1.0)) << b;
+        EXPECT_TRUE(is_close(part(entry_of(got.lse, b).values(), 1), part(want.lse, 1), bound, 1.0)) << b;
+      }
+    }
+  });
+}
+
+TEST_P(Decode, WhatIsObservedAndAnyTileOfWeightsAreThoseOfTheHeldKeys) {
+  for_each_data_mask([](const KvCache& cache, const std::vector<int64_t>& sequences, const Mask& mask,
+                        int64_t rows, KeyData data) {
+    const Tensor q = normal({3, kHeads, rows, kDk}, 5);
+    Spec spec;
+    spec.mask = mask;
+    Tensor out(DType::f32, {3, kHeads, rows, kDv}), lse(DType::f32, {3, kHeads, rows, 1});
+    Tensor plain(DType::f32, {3, kHeads, rows, kDv});
+    Operands operands;
+    operands.q = q.view();
+    operands.out = plain.view();
+    data.add_to(operands, mask, false, 0, 3, 610);
+    decode(spec, operands, cache, sequences);
+    operands.out = out.view();
+    operands.lse = lse.as<float>();
+    const Observe what{.entropy = true,
+                       .distance = true,
+                       .column_sums = true,
+                       .top_k = 3,
+                       .block_rows = 7,
+                       .block_keys = 100};
+    const Observation seen = observe(what, spec, operands, cache, sequences);
+    EXPECT_EQ(out.values(), plain.values());  // not a bit changes
+    operands.out = {};
+    for (int64_t b = 0; b < 3; ++b) {
+      const int64_t length = cache.length(sequences[static_cast<size_t>(b)]);
+      for (int64_t h = 0; h < kHeads; ++h) {
+        const std::vector<float> map =
+            weights(spec, operands, cache, sequences, lse.as<float>(), b, h, 0, rows, 0, 610);
+        EXPECT_EQ(weights(spec, operands, cache, sequences, lse.as<float>(), b, h, rows - 1, 1, 0, 33),
+                  std::vector<float>(map.begin() + (rows - 1) * 610, map.begin() + (rows - 1) * 610 + 33));
+        const int64_t head = b * kHeads + h;
+        std::vector<double> columns(610);
+        for (int64_t i = 0; i < rows; ++i) {
+          double sum = 0, entropy = 0, distance = 0, best = 0;
+          for (int64_t j = 0; j < 610; ++j) {
+            const double p = map[i * 610 + j];
+            sum += p;
+            columns[j] += p;
+            if (p > 0) entropy -= p * std::log(p);
+            distance += p * static_cast<double>(std::abs(i + length - rows - j));
+            best = std::max(best, p);
+            if (j >= length) {
+              ASSERT_EQ(p, 0.0);
+            }
+          }
+          const bool empty = !std::isfinite(lse.get(b, h, i, 0));
+          ASSERT_NEAR(sum, empty ? 0.0 : 1.0, 1e-5);
+          ASSERT_NEAR(seen.entropy[head * rows + i], entropy, 1e-5);
+          ASSERT_NEAR(seen.distance[head * rows + i], distance, 1e-3);
+          ASSERT_NEAR(seen.top_weights[(head * rows + i) * 3], best, 1e-6);
+          const int64_t key = seen.top_keys[(head * rows + i) * 3];
+          ASSERT_NEAR(key < 0 ? 0.0 : map[i * 610 + key], best, 1e-6);
+        }
+        for (int64_t j = 0; j < 610; ++j) ASSERT_NEAR(seen.column_sums[head * 610 + j], columns[j], 1e-5);
+      }
+    }
+    const std::vector<float> raw = logits(spec, operands, cache, sequences, 2, 1, rows - 1, 1, 30, 6);
+    for (int64_t j = 33; j < 36; ++j) EXPECT_EQ(raw[j - 30], -std::numeric_limits<float>::infinity());
+  });
+}
+
 TEST_P(Decode, MistakesAreNamed) {
   KvCache cache(shape_of(CacheType::f32));
   const int64_t sequence = cache.create();
@@ -470,7 +645,10 @@ TEST_P(Decode, MistakesAreNamed) {
   EXPECT_THAT(message([](Spec&, Operands&, Ids& ids) { ids.clear(); }), HasSubstr("k has sizes"));
   EXPECT_THAT(message([&](Spec&, Operands& o, Ids&) { o.k = q.view(); }), HasSubstr("lie in the cache"));
   EXPECT_THAT(message([](Spec& s, Operands&, Ids&) { s.dropout = 0.5; }), HasSubstr("dropout is 0.5"));
-  EXPECT_THAT(message([](Spec& s, Operands&, Ids&) { s.mask = Mask::dense(); }), HasSubstr("dense"));
+  EXPECT_THAT(message([](Spec& s, Operands&, Ids&) { s.mask = Mask::dense(); }),
+              HasSubstr("dense_mask is missing"));
+  EXPECT_THAT(message([&](Spec&, Operands& o, Ids&) { o.bias = out.as<float>(); }),
+              HasSubstr("bias has sizes"));
   EXPECT_THAT(message([](Spec&, Operands& o, Ids&) { o.q.size[3] = 8; }), HasSubstr("k has sizes"));
 }
 
