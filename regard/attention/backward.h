@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <span>
 
+#include "regard/attention/bound_mask.h"
 #include "regard/attention/spec.h"
 #include "regard/kernel/backward.h"
 #include "regard/kernel/parallel.h"
@@ -50,10 +51,13 @@ class BackwardPlan {
   const kernel::BackwardTiling& tiling() const { return tiling_; }
 
  private:
+  BoundMask form_mask() const;
+
   Spec spec_;
   Operands form_;  // the data is never read
   Arriving arriving_form_;
   Gradients gradients_form_;
+  int64_t period_ = 0;  // of the stride whose residue classes run apart; 0: the call runs as one
   kernel::BackwardTiling tiling_;
 };
 

@@ -107,6 +107,17 @@ BoundMask::BoundMask(const Mask& mask, int64_t queries, int64_t keys, const Mask
   }
 }
 
+BoundMask BoundMask::band(const Band& band) {
+  BoundMask mask({}, band.queries, band.keys_in_all);
+  mask.term_count_ = 1;
+  Term& term = mask.terms_[0];
+  term.begin = band.begin;
+  term.end = band.end;
+  term.rows = band.rows;
+  term.keys = band.begin < band.end ? band.keys : 0;
+  return mask;
+}
+
 kernel::TileMask BoundMask::tile_mask() const {
   return term_count_ == 0 ? kernel::TileMask{} : kernel::tile_mask_of(*this);
 }

@@ -25,6 +25,14 @@ class BoundMask {
   // see whether they are sorted.
   BoundMask(const Mask& mask, int64_t queries, int64_t keys, const MaskData& data = {});
 
+  // Row i < rows sees keys [i + begin, i + end), within [0, keys).
+  struct Band {
+    int64_t queries, keys_in_all;
+    int64_t begin, end;
+    int64_t rows, keys;
+  };
+  static BoundMask band(const Band& band);
+
   // The form that kernels take; it points at *this. Empty where everything is visible.
   kernel::TileMask tile_mask() const;
 

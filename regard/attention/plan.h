@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "regard/attention/bound_mask.h"
 #include "regard/attention/spec.h"
 #include "regard/kernel/forward.h"
 
@@ -30,13 +31,17 @@ class Plan {
 
   const Spec& spec() const { return spec_; }
   const kernel::ForwardTiling& tiling() const { return tiling_; }
+  // Tiles of tiling().query_rows rows by 64 keys, of one batch entry and head: those that are computed (at
+  // most, where the mask depends on data), and all of the square.
+  TileCount live_tiles() const;
   // What --verbose shows, one fact a line: problem, kernel and instruction set, tiles, scratch, live tiles
   // (an upper bound where the mask depends on data), reason.
   std::string to_string() const;
 
  private:
   Spec spec_;
-  Operands form_;  // sizes, strides and types; the data is never read
+  Operands form_;       // sizes, strides and types; the data is never read
+  int64_t period_ = 0;  // of the stride whose residue classes run apart; 0: the call runs as one
   kernel::ForwardTiling tiling_;
   std::string reason_;
 };

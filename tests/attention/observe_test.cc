@@ -183,9 +183,10 @@ TEST(Observe, ChangesNoBitOfTheResult) {
   for (const Sizes& sizes : {Sizes{.Hq = 2, .Hkv = 1, .Lq = 70, .Lk = 300, .Dk = 8, .Dv = 20},
                              Sizes{.Lq = 20, .Lk = 4500, .Dk = 4, .Dv = 4},
                              Sizes{.B = 2, .Hq = 4, .Hkv = 2, .Lq = 1, .Lk = 700, .Dk = 16, .Dv = 16}}) {
-    for (const double dropout : {0.0, 0.3}) {
+    for (const double dropout : {0.0, 0.3, -1.0}) {
       Problem problem(sizes, 7);
-      problem.spec.dropout = dropout;
+      problem.spec.dropout = std::max(dropout, 0.0);
+      if (dropout < 0) problem.spec.mask = Mask::stride(3, Align::bottom_right);  // by residue class
       attention(problem.spec, problem.operands());
       const std::vector<float> out = problem.out.values();
       const std::vector<float> lse = problem.lse.values();
