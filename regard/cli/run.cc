@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "regard/cli/interrupt.h"
+#include "regard/cli/kv_dtype.h"
 #include "regard/cli/output.h"
 #include "regard/cli/progress.h"
 #include "regard/cli/text_input.h"
@@ -27,6 +28,7 @@ struct Run {
   bool ignore_end = false;
   bool json = false;
   int64_t max_tokens = 256;
+  kernel::CacheType kv_type = kernel::CacheType::f32;
   model::Sampling sampling;
 };
 
@@ -55,6 +57,7 @@ void run(const Run& options) {
   model::GenerateOptions generate;
   generate.max_tokens = options.max_tokens;
   generate.sampling = options.sampling;
+  generate.cache_type = options.kv_type;
   if (!options.ignore_end && loaded.tokenizer->special_ids().eos) {
     generate.stop_ids.push_back(*loaded.tokenizer->special_ids().eos);
   }
@@ -130,6 +133,7 @@ void add_run(CLI::App& app) {
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
   verb->add_option("--seed", options->sampling.seed, "Seed of the sampling")->capture_default_str();
+  add_kv_dtype(*verb, options->kv_type);
   verb->add_flag("--ignore-end", options->ignore_end, "Go on when the model ends the text");
   verb->add_flag("--json", options->json, "One JSON object: text, ids, speeds");
   verb->footer("Example: regard run --chat 'Why is the sky blue?'");

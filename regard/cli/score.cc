@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "regard/cli/interrupt.h"
+#include "regard/cli/kv_dtype.h"
 #include "regard/cli/output.h"
 #include "regard/cli/progress.h"
 #include "regard/cli/text_input.h"
@@ -28,6 +29,7 @@ struct Score {
   TextInput input;
   std::string model = "smollm2";
   std::string logits;
+  kernel::CacheType kv_type = kernel::CacheType::f32;
   bool truncate = false;
   bool per_token = false;
   bool json = false;
@@ -65,6 +67,12 @@ Scored score(const model::Loaded& loaded, const std::string& text, const Score& 
     stop_if_interrupted();
     static_cast<Progress*>(self)->update(done, all);
   };
+  // In f32 a cache would change nothing but the time.
+  std::unique_ptr<layer::KvCache> cache;
+  if (options.kv_type != kernel::CacheType::f32) {
+    cache = loaded.model->make_cache(1, static_cast<int64_t>(ids.size()), options.kv_type);
+  }
+  context.cache = cache.get();
   scored.losses = model::token_losses(*loaded.model, ids, context);
   return scored;
 }
@@ -149,6 +157,7 @@ void add_score(CLI::App& app) {
   verb->add_flag("--per-token", options->per_token, "Print the loss and probability of every token");
   verb->add_option("--logits", options->logits, "Write ids and logits of every position to FILE (NumPy)")
       ->type_name("FILE");
+  add_kv_dtype(*verb, options->kv_type);
   verb->add_flag("--truncate", options->truncate,
                  "Cut a text that is longer than the model takes (and say so)");
   verb->add_flag("--json", options->json, "One JSON object: ids, pieces, nll per token, perplexity");

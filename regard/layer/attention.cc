@@ -44,13 +44,8 @@ at::Tensor Attention::forward(const at::Tensor& x, int64_t layer, const Pass& pa
   q = q.transpose(1, 2);  // [B, heads, L, size]: strided views, which the kernels take as they are
   k = k.transpose(1, 2);
   v = v.transpose(1, 2);
-  if (pass.context->cache != nullptr) {
-    auto all = pass.context->cache->append(layer, k, v);
-    k = std::move(all.k);
-    v = std::move(all.v);
-  }
-
   attention::Spec spec;
+  spec.row_invariant = pass.context->row_invariant;
   // Bottom-right: with a cache, the last row stands at the last key.
   constexpr auto kAlign = attention::Align::bottom_right;
   if (options_.causal) spec.mask = spec.mask & attention::Mask::causal(kAlign);
@@ -64,7 +59,23 @@ at::Tensor Attention::forward(const at::Tensor& x, int64_t layer, const Pass& pa
   Recorder* recorder = pass.context->recorder;
   const bool recorded = recorder != nullptr && recorder->wants(layer);
   at::Tensor lse;
-  const at::Tensor mixed = autograd::attention(spec, q, k, v, extras, recorded ? &lse : nullptr);
+  at::Tensor* const wanted = recorded ? &lse : nullptr;
+  at::Tensor mixed;
+  if (KvCache* cache = pass.context->cache; cache != nullptr) {
+    if (!options_.causal) throw std::invalid_argument("Attention: a cache is for causal attention only");
+    cache->append(layer, k, v);
+    // Causality and its own window are the cache's; without a mask one row has a shorter way.
+    attention::Spec rest = spec;
+    if (!pass.key_lengths.defined() && cache->window(layer) == options_.window) rest.mask = {};
+    mixed = cache->attend(layer, rest, q, extras, wanted);
+    if (recorded) {
+      KvCache::Keys held = cache->keys(layer);
+      k = std::move(held.k);
+      v = std::move(held.v);
+    }
+  } else {
+    mixed = autograd::attention(spec, q, k, v, extras, wanted);
+  }
   if (recorded) {
     recorder->record({.layer = layer,
                       .spec = &spec,

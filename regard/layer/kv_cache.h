@@ -5,11 +5,15 @@
 #include <cstdint>
 #include <vector>
 
+#include "regard/attention/cache.h"
+#include "regard/attention/spec.h"
+#include "regard/autograd/attention.h"
+
 namespace regard::layer {
 
-// Keys and values of the tokens that a decoder has read, so that each new token costs one row. float32, one
-// contiguous buffer per layer; what append() returns are views of it, never copies. A layer with a window
-// keeps only the keys that later rows can still see.
+// Keys and values of the texts that a decoder has read, so that each new token costs one row: a cache of
+// pages (attention::KvCache) for each layer. A layer with a window keeps only the keys that later rows can
+// still see.
 class KvCache {
  public:
   struct Shape {
@@ -18,49 +22,55 @@ class KvCache {
     int64_t kv_heads = 0;
     int64_t key_size = 0;    // Dk
     int64_t value_size = 0;  // Dv
-    int64_t capacity = 0;    // positions in all
+    int64_t capacity = 0;    // positions of each text
     // Per layer: how many keys a row sees, itself included; 0 (or an empty vector): all before it.
     std::vector<int64_t> windows;
+    // What is kept of each number: f32 all of it; bf16, f16 and i8 (a scale for each position and head) less.
+    kernel::CacheType type = kernel::CacheType::f32;
   };
 
   // Throws std::invalid_argument for a size below 1.
   explicit KvCache(const Shape& shape);
 
-  // Every key and value that the new rows may see, theirs included: [B, Hkv, Lk, Dk] and [B, Hkv, Lk, Dv].
-  // The last of the Lk keys stands at position length - 1, so rows are aligned bottom-right. Valid until the
-  // next append() to the same layer.
+  // k: [B, Hkv, L, Dk] with positions applied, v: [B, Hkv, L, Dv]. Throws std::invalid_argument for another
+  // shape and when the capacity would be passed (both numbers are named).
+  void append(int64_t layer, const at::Tensor& k, const at::Tensor& v);
+
+  // Attention of the rows whose keys the last append() brought, or of fewer last ones, q [B, Hq, L, Dk], to
+  // all keys that they may see, themselves included: causal, within the layer's window, and as spec says
+  // beside that. See autograd::decode().
+  at::Tensor attend(int64_t layer, const attention::Spec& spec, const at::Tensor& q,
+                    const autograd::AttentionExtras& extras = {}, at::Tensor* lse = nullptr) const;
+
+  // What is held of a layer, copied: [B, Hkv, held, Dk] and [B, Hkv, held, Dv] float32. The last key stands
+  // at position length - 1.
   struct Keys {
     at::Tensor k;
     at::Tensor v;
   };
-
-  // k: [B, Hkv, L, Dk] with positions applied, v: [B, Hkv, L, Dv]. Throws std::invalid_argument for another
-  // shape and when the capacity would be passed (both numbers are named).
-  Keys append(int64_t layer, const at::Tensor& k, const at::Tensor& v);
+  Keys keys(int64_t layer) const;
 
   // Positions that have passed through all layers.
-  int64_t length() const { return lengths_.back(); }
-  int64_t length(int64_t layer) const { return lengths_.at(static_cast<size_t>(layer)); }
+  int64_t length() const { return length(layers() - 1); }
+  int64_t length(int64_t layer) const;
+  int64_t window(int64_t layer) const;  // 0: none
   int64_t capacity() const { return shape_.capacity; }
   int64_t batch() const { return shape_.batch; }
   int64_t layers() const { return shape_.layers; }
-  int64_t bytes() const;  // held now; buffers grow with the text, up to the capacity
+  int64_t bytes() const;  // of pages in use; they grow with the text, up to the capacity
 
   void clear();  // forgets everything, keeps the memory
 
  private:
-  struct Buffer {
-    at::Tensor k;  // [B, Hkv, room, Dk]
-    at::Tensor v;
-    int64_t held = 0;  // keys [0, held) of the buffer are the last `held` positions
+  struct Layer {
+    explicit Layer(const attention::KvCache::Shape& shape) : pages(shape) {}
+    attention::KvCache pages;
+    std::vector<int64_t> sequences;  // [B]
   };
-
-  // Makes room for `added` keys behind the last `kept` ones.
-  void reserve(Buffer& buffer, int64_t kept, int64_t added, int64_t window) const;
+  const Layer& at(int64_t layer) const;
 
   Shape shape_;
-  std::vector<Buffer> buffers_;
-  std::vector<int64_t> lengths_;
+  std::vector<Layer> layers_;
 };
 
 }  // namespace regard::layer

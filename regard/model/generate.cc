@@ -107,7 +107,7 @@ Generation generate(Model& model, std::span<const int64_t> prompt, const Generat
   // The last token is chosen, never read.
   const int64_t capacity =
       std::min(model.config().max_positions, result.prompt_tokens + options.max_tokens - 1);
-  const auto cache = model.make_cache(1, capacity);
+  const auto cache = model.make_cache(1, capacity, options.cache_type);
   layer::Context context;
   context.cache = cache.get();
   context.recorder = options.recorder;

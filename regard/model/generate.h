@@ -22,6 +22,7 @@ struct GenerateOptions {
   Sampling sampling;
   std::vector<int64_t> stop_ids;  // generation ends after one of these; it is the last of `ids`
   int64_t prefill_chunk = 512;    // prompt tokens in one pass: bounds the memory of long prompts
+  kernel::CacheType cache_type = kernel::CacheType::f32;  // what is kept of keys and values
   layer::Recorder* recorder = nullptr;
   // Called with each new token as soon as it is known; false ends generation after it.
   std::function<bool(int64_t id)> on_token;
@@ -46,8 +47,8 @@ Generation generate(Model& model, std::span<const int64_t> prompt, const Generat
 int64_t choose_token(const at::Tensor& logits, const Sampling& sampling, double draw);
 
 // Negative log-likelihood of each token given those before it, in nats: L - 1 float64 values for L ids. Reads
-// the text in one window; logits are made in slices, so that memory does not grow with L * vocabulary.
-// Throws like generate(). progress as in layer::Context.
+// the text in one window, through the context's cache if it has one; logits are made in slices, so that
+// memory does not grow with L * vocabulary. Throws like generate(). progress as in layer::Context.
 std::vector<double> token_losses(Model& model, std::span<const int64_t> ids, layer::Context& context);
 
 }  // namespace regard::model

@@ -49,7 +49,8 @@ class Model {
   virtual bool has_head() const = 0;
 
   // A cache for one sequence batch; nullptr for encoders.
-  virtual std::unique_ptr<layer::KvCache> make_cache(int64_t batch, int64_t capacity) const = 0;
+  virtual std::unique_ptr<layer::KvCache> make_cache(
+      int64_t batch, int64_t capacity, kernel::CacheType type = kernel::CacheType::f32) const = 0;
 };
 
 enum class Pooling : uint8_t { mean, cls };

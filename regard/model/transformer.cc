@@ -118,7 +118,8 @@ at::Tensor Transformer::pooled(const at::Tensor& hidden) const {
   return at::tanh(parts_.pooler->forward(hidden.select(1, 0)));
 }
 
-std::unique_ptr<layer::KvCache> Transformer::make_cache(int64_t batch, int64_t capacity) const {
+std::unique_ptr<layer::KvCache> Transformer::make_cache(int64_t batch, int64_t capacity,
+                                                        kernel::CacheType type) const {
   const TransformerConfig& config = parts_.config;
   if (!config.causal) return nullptr;
   layer::KvCache::Shape shape;
@@ -128,6 +129,7 @@ std::unique_ptr<layer::KvCache> Transformer::make_cache(int64_t batch, int64_t c
   shape.key_size = shape.value_size = config.head_size;
   shape.capacity = capacity;
   shape.windows = config.windows;
+  shape.type = type;
   return std::make_unique<layer::KvCache>(shape);
 }
 

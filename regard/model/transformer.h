@@ -57,7 +57,8 @@ class Transformer final : public Model {
   at::Tensor pooled(const at::Tensor& hidden) const;
   bool has_pooler() const { return parts_.pooler != nullptr; }
 
-  std::unique_ptr<layer::KvCache> make_cache(int64_t batch, int64_t capacity) const override;
+  std::unique_ptr<layer::KvCache> make_cache(int64_t batch, int64_t capacity,
+                                             kernel::CacheType type) const override;
 
  private:
   void check(const Input& input, const layer::Context& context) const;

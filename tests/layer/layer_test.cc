@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "regard/autograd/attention.h"
 #include "regard/layer/attention.h"
 #include "regard/layer/basic.h"
 #include "regard/layer/kv_cache.h"
@@ -133,14 +134,17 @@ KvCache::Shape small(int64_t capacity, std::vector<int64_t> windows = {}) {
   return shape;
 }
 
-TEST(KvCache, ReturnsEveryKeySoFar) {
+TEST(KvCache, HoldsEveryKeySoFar) {
   at::manual_seed(5);
-  const at::Tensor k = at::randn({1, 3, 700, 4}), v = at::randn({1, 3, 700, 5});
-  KvCache cache(small(700));
+  const at::Tensor k = at::randn({2, 3, 700, 4}), v = at::randn({2, 3, 700, 5});
+  KvCache::Shape shape = small(700);
+  shape.batch = 2;
+  KvCache cache(shape);
   int64_t length = 0;
-  for (const int64_t count : {1, 5, 300, 1, 393}) {  // grows its buffers several times
+  for (const int64_t count : {1, 5, 300, 1, 393}) {
     for (int64_t layer = 0; layer < 2; ++layer) {
-      const auto all = cache.append(layer, k.narrow(2, length, count), v.narrow(2, length, count));
+      cache.append(layer, k.narrow(2, length, count), v.narrow(2, length, count));
+      const KvCache::Keys all = cache.keys(layer);
       EXPECT_TRUE(at::equal(all.k, k.narrow(2, 0, length + count)));
       EXPECT_TRUE(at::equal(all.v, v.narrow(2, 0, length + count)));
     }
@@ -148,27 +152,56 @@ TEST(KvCache, ReturnsEveryKeySoFar) {
     EXPECT_EQ(cache.length(), length);
   }
   EXPECT_THROW(cache.append(0, k.narrow(2, 0, 1), v.narrow(2, 0, 1)), std::invalid_argument);
+  const int64_t bytes = cache.bytes();
+  EXPECT_EQ(bytes, 2 * 2 * 704 * 3 * 9 * 4);  // layers, texts, pages of 64 positions, heads, features, floats
   cache.clear();
   EXPECT_EQ(cache.length(), 0);
-  EXPECT_TRUE(at::equal(cache.append(0, k.narrow(2, 9, 2), v.narrow(2, 9, 2)).k, k.narrow(2, 9, 2)));
+  EXPECT_EQ(cache.bytes(), 0);
+  cache.append(0, k.narrow(2, 9, 2), v.narrow(2, 9, 2));
+  EXPECT_TRUE(at::equal(cache.keys(0).k, k.narrow(2, 9, 2)));
+}
+
+// Rows of a text that come in any chunks, against one call over the whole text.
+void expect_chunks_equal_one_call(int64_t window, kernel::CacheType type, double tolerance) {
+  at::manual_seed(6);
+  const int64_t length = 900;
+  const at::Tensor q = at::randn({1, 6, length, 4});
+  const at::Tensor k = at::randn({1, 3, length, 4}), v = at::randn({1, 3, length, 5});
+  attention::Spec spec;
+  spec.mask = attention::Mask::causal(attention::Align::bottom_right);
+  if (window > 0) {
+    spec.mask = spec.mask & attention::Mask::window(window - 1, 0, attention::Align::bottom_right);
+  }
+  at::Tensor want_lse;
+  const at::Tensor want = autograd::attention(spec, q, k, v, {}, &want_lse);
+  KvCache::Shape shape = small(length, {window, window});
+  shape.type = type;
+  KvCache cache(shape);
+  EXPECT_EQ(cache.window(1), window);
+  for (int64_t at = 0, step = 0; at < length; ++step) {
+    const int64_t count = std::min<int64_t>(step % 5 == 4 ? 50 : 1 + step % 3, length - at);
+    cache.append(1, k.narrow(2, at, count), v.narrow(2, at, count));
+    at::Tensor lse;
+    const at::Tensor got = cache.attend(1, {}, q.narrow(2, at, count), {}, &lse);
+    ASSERT_LE((got - want.narrow(2, at, count)).abs().max().item<double>(), tolerance) << at;
+    ASSERT_LE((lse - want_lse.narrow(2, at, count)).abs().max().item<double>(), tolerance) << at;
+    at += count;
+  }
+  if (window > 0) {
+    EXPECT_LE(cache.bytes(), (window + 50 + 2 * 64) * 3 * 9 * 4);
+  }
+}
+
+TEST(KvCache, RowsInAnyChunksEqualOneCall) {
+  expect_chunks_equal_one_call(0, kernel::CacheType::f32, 4e-6);
+  expect_chunks_equal_one_call(0, kernel::CacheType::bf16, 3e-2);
+  expect_chunks_equal_one_call(0, kernel::CacheType::f16, 4e-3);
+  expect_chunks_equal_one_call(0, kernel::CacheType::i8, 4e-2);
 }
 
 TEST(KvCache, AWindowedLayerKeepsOnlyWhatLaterRowsSee) {
-  at::manual_seed(6);
-  const at::Tensor k = at::randn({1, 3, 9000, 4}), v = at::randn({1, 3, 9000, 5});
-  KvCache cache(small(9000, {0, 16}));
-  int64_t length = 0;
-  for (int64_t step = 0; length + 40 < 9000; ++step) {
-    const int64_t count = step % 40 + 1;
-    cache.append(0, k.narrow(2, length, count), v.narrow(2, length, count));
-    const auto kept = cache.append(1, k.narrow(2, length, count), v.narrow(2, length, count));
-    const int64_t first = std::max<int64_t>(0, length - 15);
-    ASSERT_TRUE(at::equal(kept.k, k.narrow(2, first, length + count - first))) << length;
-    ASSERT_TRUE(at::equal(kept.v, v.narrow(2, first, length + count - first))) << length;
-    length += count;
-  }
-  // The full layer holds about 9,000 x 3 x 9 floats, the other one a few hundred positions.
-  EXPECT_LT(cache.bytes(), 9000 * 3 * 9 * 4 + 600 * 3 * 9 * 4);
+  expect_chunks_equal_one_call(16, kernel::CacheType::f32, 4e-6);
+  expect_chunks_equal_one_call(100, kernel::CacheType::i8, 4e-2);
 }
 
 TEST(KvCache, RefusesOtherShapes) {
