@@ -12,14 +12,11 @@
 
 #include "bench/attention_sides.h"
 #include "bench/machine.h"
-#include "regard/attention/bound_mask.h"
 #include "regard/kernel/targets.h"
 
 namespace regard::bench {
 namespace {
 
-using attention::Align;
-using attention::Mask;
 using kernel::DType;
 
 at::ScalarType scalar_type(DType dtype) {
@@ -34,15 +31,12 @@ at::ScalarType scalar_type(DType dtype) {
   return at::kFloat;
 }
 
-// Pairs of query and key that are visible, in one head.
-double visible_pairs(const AttentionCase& c) {
-  if (c.mask == "none") return static_cast<double>(c.queries) * static_cast<double>(c.keys);
-  double pairs = 0;
-  for (int64_t i = 0; i < c.queries; ++i) {
-    const int64_t seen = i + c.keys - c.queries + 1;
-    pairs += static_cast<double>(c.mask == "window" ? std::min(seen, c.window) : seen);
+double key_bytes(const AttentionCase& c) {
+  for (const auto type :
+       {kernel::CacheType::f32, kernel::CacheType::bf16, kernel::CacheType::f16, kernel::CacheType::i8}) {
+    if (c.pages == kernel::name(type)) return static_cast<double>(kernel::bytes(type));
   }
-  return pairs;
+  return static_cast<double>(kernel::bytes(c.dtype));
 }
 
 // The time that a command prints for a case.
@@ -118,6 +112,59 @@ std::vector<AttentionCase> backward_cases(bool quick) {
   return cases;
 }
 
+// Sparse masks against the same table given to libtorch.
+std::vector<AttentionCase> mask_cases(bool quick) {
+  std::vector<AttentionCase> cases;
+  for (const char* mask : {"documents", "segments", "stride", "bigbird", "longformer", "neighbourhood"}) {
+    AttentionCase c = square(mask, 4096, 64, 1);
+    const bool packed = std::string(mask) == "documents" || std::string(mask) == "segments";
+    if (packed) c.documents = 8;
+    if (std::string(mask) == "stride") c.period = 3;
+    for (const int threads : {1, 2}) {
+      for (const char* op : {"forward", "forward_backward"}) {
+        c.op = op;
+        c.threads = threads;
+        const bool shown =
+            threads == 1 && (std::string(mask) == "segments" || (!packed && c.op == "forward"));
+        if (!quick || (shown && std::string(mask) != "longformer")) cases.push_back(c);
+      }
+    }
+  }
+  return cases;
+}
+
+// Keys in pages: each type, a ragged batch, latents by both paths.
+std::vector<AttentionCase> page_cases(bool quick) {
+  std::vector<AttentionCase> cases;
+  for (const int threads : {1, 2}) {
+    if (quick && threads == 2) continue;
+    for (const char* type : {"f32", "bf16", "f16", "i8"}) {
+      AttentionCase c = decode(DType::f32, DType::f32, threads);
+      c.pages = type;
+      if (!quick || c.pages == "i8" || c.pages == "f32") cases.push_back(c);
+    }
+    AttentionCase ragged = decode(DType::f32, DType::f32, threads);
+    ragged.batch = 8;
+    ragged.keys = 2048;
+    ragged.pages = "f32";
+    ragged.ragged = true;
+    cases.push_back(ragged);
+    for (const int64_t queries : {1, 1024}) {
+      AttentionCase latent = square("causal", 4096, 576, threads);
+      latent.op = "mla";
+      latent.peer = "naive";
+      latent.value_features = 512;
+      latent.heads = 16;
+      latent.kv_heads = 1;
+      latent.pages = "f32";
+      latent.queries = queries;
+      if (queries > 1) latent.keys = queries;
+      if (!quick || queries == 1) cases.push_back(latent);
+    }
+  }
+  return cases;
+}
+
 std::vector<AttentionCase> own_cases(bool quick) {
   std::vector<AttentionCase> cases;
   const auto add = [&](const char* mask, int64_t length, int64_t top_k, const char* peer) {
@@ -167,6 +214,8 @@ std::vector<AttentionCase> attention_cases(bool quick) {
     cases.push_back(decode(DType::bf16, DType::f32, threads));
   }
   for (const AttentionCase& c : backward_cases(quick)) cases.push_back(c);
+  for (const AttentionCase& c : mask_cases(quick)) cases.push_back(c);
+  for (const AttentionCase& c : page_cases(quick)) cases.push_back(c);
   for (const AttentionCase& c : own_cases(quick)) cases.push_back(c);
   return cases;
 }
@@ -185,7 +234,8 @@ nlohmann::ordered_json run_attention_case(const AttentionCase& c, double seconds
   const auto ours_type = scalar_type(c.dtype);
   const auto peer_type = scalar_type(c.peer_dtype);
   const at::Tensor grad_out = make(c.heads, c.queries, c.value_features);
-  Ours ours(c, {q.to(ours_type), k.to(ours_type), v.to(ours_type), grad_out.to(ours_type)});
+  const auto mine = make_ours(c, {q.to(ours_type), k.to(ours_type), v.to(ours_type), grad_out.to(ours_type)});
+  OurSide& ours = *mine;
   const bool in_process = peer_command.empty();
   std::unique_ptr<Side> peer;
   if (in_process)
@@ -220,19 +270,23 @@ nlohmann::ordered_json run_attention_case(const AttentionCase& c, double seconds
   const bool backward = c.op == "backward" || c.op == "forward_backward";
   const double key_products = (c.op == "backward" ? 3.0 : backward ? 4.0 : 1.0);
   const double value_products = (c.op == "backward" ? 2.0 : backward ? 3.0 : 1.0);
-  const double operations = 2.0 * static_cast<double>(c.batch * c.heads) * visible_pairs(c) *
+  const CaseMask mask(c);
+  // Of a ragged batch the mean.
+  const double pairs =
+      c.ragged ? static_cast<double>(c.queries * c.keys * (c.batch + 1)) / static_cast<double>(2 * c.batch)
+               : mask.visible_pairs();
+  const double operations = 2.0 * static_cast<double>(c.batch * c.heads) * pairs *
                             (key_products * static_cast<double>(c.key_features) +
                              value_products * static_cast<double>(c.value_features));
-  const double kv_bytes = static_cast<double>(c.batch * c.kv_heads * c.keys *
-                                              (c.key_features + c.value_features) * kernel::bytes(c.dtype));
+  const double kv_bytes =
+      (c.ragged ? pairs / static_cast<double>(c.queries * c.keys) : 1.0) *
+      static_cast<double>(c.batch * c.kv_heads * c.keys * (c.key_features + c.value_features)) * key_bytes(c);
   const double rows = static_cast<double>(c.batch * c.heads * c.queries);
   const double row_features = static_cast<double>(c.key_features + c.value_features);
   const double moved = (rows * row_features * (backward ? 2.0 : 1.0) +
                         (backward ? rows * static_cast<double>(c.value_features) : 0)) *
                            static_cast<double>(kernel::bytes(c.dtype)) +
                        kv_bytes * (backward ? 2.0 : 1.0);
-  const attention::BoundMask mask(mask_of(c), c.queries, c.keys);
-  const attention::TileCount tiles = count_tiles(mask, 0, 0, ours.plan().tiling().query_rows, 64);
   const double gflops = operations / best_ours * 1e-9;
   const std::string observed =
       c.top_k > 0 ? "entropy, column sums, top " + std::to_string(c.top_k) : "entropy, column sums";
@@ -249,9 +303,14 @@ nlohmann::ordered_json run_attention_case(const AttentionCase& c, double seconds
   row["ratio"] = best_peer / best_ours;
   row["gflops"] = gflops;
   row["peak_share"] = gflops / machine.peak_gflops;
-  row["extra_bytes"] = ours.extra_bytes();
-  row["live_tiles"] = tiles.all == 0 ? 0.0 : static_cast<double>(tiles.live) / static_cast<double>(tiles.all);
+  row["extra_bytes"] = nullptr;  // where it is not known
+  if (const auto bytes = ours.extra_bytes()) row["extra_bytes"] = *bytes;
+  row["live_tiles"] = c.ragged ? pairs / static_cast<double>(c.queries * c.keys) : ours.live_tiles(mask);
   if (c.window > 0) row["window"] = c.window;
+  if (c.documents > 0) row["documents"] = c.documents;
+  if (c.period > 0) row["period"] = c.period;
+  if (!c.pages.empty()) row["pages"] = c.pages;
+  if (c.ragged) row["ragged"] = true;
   if (c.dropout > 0) row["dropout"] = c.dropout;
   if (c.op == "observe") row["observed"] = observed;
   row["intensity"] = operations / moved;

@@ -4,22 +4,25 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
+#include <string>
+#include <vector>
 
+#include "regard/attention/backward.h"
 #include "regard/attention/custom.h"
+#include "regard/attention/decode.h"
+#include "regard/attention/mla.h"
+#include "regard/attention/observe.h"
+#include "regard/attention/plan.h"
+#include "regard/attention/scratch.h"
+#include "regard/attention/varlen.h"
 #include "regard/autograd/attention.h"
+#include "regard/autograd/decode.h"
 #include "regard/autograd/views.h"
 
 namespace regard::bench {
-
-using attention::Align;
-using attention::Mask;
-
-Mask mask_of(const AttentionCase& c) {
-  if (c.mask == "none") return {};
-  if (c.mask == "causal") return Mask::causal(Align::bottom_right);
-  return Mask::window(c.window - 1, 0, Align::bottom_right);
-}
 
 namespace {
 
@@ -35,10 +38,10 @@ class Torch final : public Side {
     if (op_ == "backward" || op_ == "forward_backward") {
       for (at::Tensor* input : {&in_.q, &in_.k, &in_.v}) *input = input->detach().requires_grad_();
     }
-    if (c.mask == "window") {
-      const at::Tensor distance = (at::arange(c.queries, at::kLong) + (c.keys - c.queries)).unsqueeze(1) -
-                                  at::arange(c.keys, at::kLong).unsqueeze(0);
-      mask_ = (distance >= 0).logical_and(distance < c.window);
+    if (const at::Tensor visible = CaseMask(c).visible(); visible.defined()) mask_ = visible;
+    if (c.ragged) {
+      const at::Tensor lengths = (at::arange(1, c.batch + 1) * c.keys).div(c.batch, "floor");
+      mask_ = at::arange(c.keys).lt(lengths.view({c.batch, 1, 1, 1}));
     }
     if (op_ == "backward") forward();
   }
@@ -98,29 +101,47 @@ class Unfused final : public Side {
   at::Tensor hidden_, out_, entropy_, columns_, top_;
 };
 
-}  // namespace
+// Our plan with its scratch.
+class Planned final : public OurSide {
+ public:
+  Planned(const AttentionCase& c, const AttentionInputs& inputs);
+  void run() override;
+  const at::Tensor& result() const override { return gradients_.empty() ? out_ : gradients_[0]; }
+  std::optional<size_t> extra_bytes() const override { return bytes_; }
+  double live_tiles(const CaseMask& mask) const override {
+    if (spec_.mask.depends_on_data()) return mask.live_tiles(plan_->tiling().query_rows);
+    const attention::TileCount tiles = plan_->live_tiles();
+    return tiles.all == 0 ? 0.0 : static_cast<double>(tiles.live) / static_cast<double>(tiles.all);
+  }
 
-std::unique_ptr<Side> make_peer(const AttentionCase& c, const AttentionInputs& inputs) {
-  if (c.peer == "torch") return std::make_unique<Torch>(c, inputs);
-  if (c.peer == "unfused") return std::make_unique<Unfused>(c, inputs);
-  AttentionCase plain = c;
-  plain.op = "forward";
-  return std::make_unique<Ours>(plain, inputs);
-}
+ private:
+  std::string op_;
+  CaseMask mask_;
+  attention::Observe observe_;
+  attention::Spec spec_;
+  AttentionInputs in_;
+  attention::Operands operands_;
+  attention::Arriving arriving_;
+  attention::Gradients wanted_;
+  at::Tensor out_, lse_;
+  std::vector<at::Tensor> gradients_;
+  std::optional<attention::Plan> plan_;
+  std::optional<attention::BackwardPlan> backward_;
+  size_t bytes_ = 0;
+  std::optional<attention::Scratch> scratch_;
+};
 
-Ours::Ours(const AttentionCase& c, const AttentionInputs& inputs) : op_(c.op), in_(inputs) {
-  spec_.mask = mask_of(c);
+Planned::Planned(const AttentionCase& c, const AttentionInputs& inputs)
+    : OurSide(c.threads), op_(c.op), mask_(c), in_(inputs) {
+  spec_.mask = mask_.mask();
   spec_.dropout = c.dropout;
   operands_ = autograd::operands(in_.q, in_.k, in_.v);
+  mask_.add_to(operands_);
   operands_.dropout_seed = 1;
   out_ = at::empty({c.batch, c.heads, c.queries, c.value_features}, in_.q.options());
   lse_ = at::empty({c.batch, c.heads, c.queries}, at::kFloat);
   operands_.out = autograd::mutable_view(out_, "out");
   operands_.lse = autograd::lse_view(lse_);
-  if (c.threads == 1)
-    parallel_ = std::make_unique<kernel::Serial>();
-  else
-    parallel_ = std::make_unique<kernel::ThreadPool>(c.threads);
   plan_.emplace(spec_, operands_);
   bytes_ = plan_->workspace_bytes(c.threads);
   if (op_ == "backward" || op_ == "forward_backward") {
@@ -134,10 +155,10 @@ Ours::Ours(const AttentionCase& c, const AttentionInputs& inputs) : op_(c.op), i
   }
   if (op_ == "observe") observe_ = {.entropy = true, .column_sums = true, .top_k = c.top_k};
   scratch_.emplace(bytes_);
-  if (op_ == "backward") plan_->run(operands_, scratch_->bytes(), *parallel_);
+  if (op_ == "backward") plan_->run(operands_, scratch_->bytes(), parallel());
 }
 
-void Ours::run() {
+void Planned::run() {
   if (op_ == "custom") {  // ALiBi and causality as a caller would write them
     const int64_t offset = operands_.k.size[2] - operands_.q.size[2];
     attention::custom_attention(
@@ -145,15 +166,159 @@ void Ours::run() {
         [offset](auto s, int64_t, int64_t, int64_t i, int64_t j) {
           return s - 0.01F * static_cast<float>(i + offset - j);
         },
-        [offset](int64_t, int64_t, int64_t i, int64_t j) { return j <= i + offset; }, *parallel_);
+        [offset](int64_t, int64_t, int64_t i, int64_t j) { return j <= i + offset; }, parallel());
     return;
   }
   if (op_ == "observe") {
-    attention::observe(observe_, spec_, operands_, *parallel_);
+    attention::observe(observe_, spec_, operands_, parallel());
     return;
   }
-  if (op_ != "backward") plan_->run(operands_, scratch_->bytes(), *parallel_);
-  if (backward_) backward_->run(operands_, arriving_, wanted_, scratch_->bytes(), *parallel_);
+  if (op_ != "backward") plan_->run(operands_, scratch_->bytes(), parallel());
+  if (backward_) backward_->run(operands_, arriving_, wanted_, scratch_->bytes(), parallel());
+}
+
+// Packed documents by varlen_attention(): each a problem of its own.
+class Packed final : public OurSide {
+ public:
+  Packed(const AttentionCase& c, const AttentionInputs& inputs)
+      : OurSide(c.threads), op_(c.op), in_(inputs), starts_(document_starts(c)) {
+    operands_ = autograd::operands(in_.q, in_.k, in_.v);
+    out_ = at::empty({c.batch, c.heads, c.queries, c.value_features}, in_.q.options());
+    lse_ = at::empty({c.batch, c.heads, c.queries}, at::kFloat);
+    operands_.out = autograd::mutable_view(out_, "out");
+    operands_.lse = autograd::lse_view(lse_);
+    if (op_ == "forward") return;
+    for (const at::Tensor& input : {in_.q, in_.k, in_.v}) gradients_.push_back(at::empty_like(input));
+    attention::varlen_attention({}, operands_, {starts_, starts_}, parallel());
+  }
+  void run() override {
+    if (op_ != "backward") attention::varlen_attention({}, operands_, {starts_, starts_}, parallel());
+    if (gradients_.empty()) return;
+    attention::Gradients wanted;
+    wanted.q = autograd::mutable_view(gradients_[0], "q");
+    wanted.k = autograd::mutable_view(gradients_[1], "k");
+    wanted.v = autograd::mutable_view(gradients_[2], "v");
+    attention::varlen_backward({}, operands_, {starts_, starts_},
+                               {autograd::const_view(in_.grad_out, "grad_out"), {}}, wanted, parallel());
+  }
+  const at::Tensor& result() const override { return gradients_.empty() ? out_ : gradients_[0]; }
+
+ private:
+  std::string op_;
+  AttentionInputs in_;
+  std::vector<int64_t> starts_;
+  attention::Operands operands_;
+  at::Tensor out_, lse_;
+  std::vector<at::Tensor> gradients_;
+};
+
+// Keys and values in pages of 64 positions, one sequence an entry of the batch.
+class Paged {
+ public:
+  Paged(const AttentionCase& c, const at::Tensor& k, const at::Tensor& v) : cache_(shape_of(c)) {
+    for (int64_t b = 0; b < c.batch; ++b) {
+      const int64_t length = c.ragged ? (b + 1) * c.keys / c.batch : c.keys;
+      sequences_.push_back(cache_.create());
+      const at::Tensor values = v.defined() ? v.narrow(0, b, 1).narrow(2, 0, length) : v;
+      autograd::append(cache_, std::vector{sequences_.back()}, k.narrow(0, b, 1).narrow(2, 0, length),
+                       values);
+    }
+  }
+  const attention::KvCache& cache() const { return cache_; }
+  const std::vector<int64_t>& sequences() const { return sequences_; }
+
+ private:
+  static attention::KvCache::Shape shape_of(const AttentionCase& c) {
+    attention::KvCache::Shape shape;
+    shape.kv_heads = c.kv_heads;
+    shape.key_size = c.key_features;
+    shape.value_size = c.value_features;
+    shape.pages = c.batch * ((c.keys + shape.page_size - 1) / shape.page_size);
+    shape.values_in_keys = c.op == "mla";
+    for (const auto type : {kernel::CacheType::bf16, kernel::CacheType::f16, kernel::CacheType::i8}) {
+      if (c.pages == kernel::name(type)) shape.type = type;
+    }
+    return shape;
+  }
+
+  attention::KvCache cache_;
+  std::vector<int64_t> sequences_;
+};
+
+class PagedDecode final : public OurSide {
+ public:
+  PagedDecode(const AttentionCase& c, const AttentionInputs& inputs)
+      : OurSide(c.threads), in_(inputs), paged_(c, in_.k, in_.v) {
+    out_ = at::empty({c.batch, c.heads, c.queries, c.value_features}, at::kFloat);
+    operands_.q = autograd::const_view(in_.q, "q");
+    operands_.out = autograd::mutable_view(out_, "out");
+  }
+  void run() override { attention::decode({}, operands_, paged_.cache(), paged_.sequences(), parallel()); }
+  const at::Tensor& result() const override { return out_; }
+
+ private:
+  AttentionInputs in_;
+  Paged paged_;
+  attention::Operands operands_;
+  at::Tensor out_;
+};
+
+// Multi-head latent attention over latents in pages, by one path: Dv is the rank, Dk that and the rotated
+// key; heads have 128 features without rotation and values of 128.
+class Latent final : public OurSide {
+ public:
+  Latent(const AttentionCase& c, const AttentionInputs& inputs, attention::MlaPath path)
+      : OurSide(c.threads), path_(path), paged_(c, inputs.k, {}) {
+    constexpr int64_t kFeatures = 128;
+    const int64_t rank = c.value_features;
+    const int64_t rope = c.key_features - rank;
+    at::manual_seed(2);
+    const double size = std::pow(static_cast<double>(rank), -0.5);
+    w_uk_ = at::randn({c.heads, kFeatures, rank}) * size;
+    w_uv_ = at::randn({c.heads, kFeatures, rank}) * size;
+    q_ = at::randn({c.batch, c.heads, c.queries, kFeatures + rope});
+    out_ = at::empty({c.batch, c.heads, c.queries, kFeatures}, at::kFloat);
+    operands_.q = autograd::const_view(q_, "q");
+    operands_.out = autograd::mutable_view(out_, "out");
+    const kernel::Extents shape{1, c.heads, kFeatures, rank};
+    weights_ = {{w_uk_.const_data_ptr<float>(), shape}, {w_uv_.const_data_ptr<float>(), shape}, rope};
+  }
+  void run() override {
+    attention::mla_decode({}, weights_, operands_, paged_.cache(), paged_.sequences(), path_, parallel());
+  }
+  const at::Tensor& result() const override { return out_; }
+
+ private:
+  attention::MlaPath path_;
+  Paged paged_;
+  at::Tensor w_uk_, w_uv_, q_, out_;
+  attention::MlaWeights weights_;
+  attention::Operands operands_;
+};
+
+std::unique_ptr<kernel::Parallel> threads_of(int count) {
+  if (count == 1) return std::make_unique<kernel::Serial>();
+  return std::make_unique<kernel::ThreadPool>(count);
+}
+
+}  // namespace
+
+OurSide::OurSide(int threads) : parallel_(threads_of(threads)) {}
+
+std::unique_ptr<OurSide> make_ours(const AttentionCase& c, const AttentionInputs& inputs) {
+  if (c.op == "mla") return std::make_unique<Latent>(c, inputs, attention::MlaPath::absorbed);
+  if (!c.pages.empty()) return std::make_unique<PagedDecode>(c, inputs);
+  if (c.mask == "documents") return std::make_unique<Packed>(c, inputs);
+  return std::make_unique<Planned>(c, inputs);
+}
+
+std::unique_ptr<Side> make_peer(const AttentionCase& c, const AttentionInputs& inputs) {
+  if (c.peer == "naive") return std::make_unique<Latent>(c, inputs, attention::MlaPath::naive);
+  if (c.peer == "torch") return std::make_unique<Torch>(c, inputs);
+  if (c.peer == "unfused") return std::make_unique<Unfused>(c, inputs);
+  AttentionCase plain = c;
+  plain.op = "forward";
+  return make_ours(plain, inputs);
 }
 
 }  // namespace regard::bench

@@ -4,14 +4,10 @@
 
 #include <memory>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "bench/attention_bench.h"
-#include "regard/attention/backward.h"
-#include "regard/attention/observe.h"
-#include "regard/attention/plan.h"
-#include "regard/attention/scratch.h"
+#include "bench/attention_mask.h"
+#include "regard/kernel/forward.h"
 #include "regard/kernel/parallel.h"
 
 // The two sides of a row of the benchmark, each with everything it needs already allocated.
@@ -20,8 +16,6 @@ namespace regard::bench {
 struct AttentionInputs {
   at::Tensor q, k, v, grad_out;
 };
-
-attention::Mask mask_of(const AttentionCase& c);
 
 class Side {
  public:
@@ -34,31 +28,21 @@ class Side {
 // As AttentionCase::peer says.
 std::unique_ptr<Side> make_peer(const AttentionCase& c, const AttentionInputs& inputs);
 
-// Our plan with its scratch.
-class Ours final : public Side {
+// Ours, with what the table tells of it.
+class OurSide : public Side {
  public:
-  Ours(const AttentionCase& c, const AttentionInputs& inputs);
-  void run() override;
-  const at::Tensor& result() const override { return gradients_.empty() ? out_ : gradients_[0]; }
-  const attention::Plan& plan() const { return *plan_; }
-  size_t extra_bytes() const { return bytes_; }
+  explicit OurSide(int threads);
   kernel::Parallel& parallel() { return *parallel_; }
+  virtual std::optional<size_t> extra_bytes() const { return std::nullopt; }  // scratch, where it is known
+  // Share of the square's tiles that are computed.
+  virtual double live_tiles(const CaseMask& mask) const {
+    return mask.live_tiles(kernel::ForwardTiling().query_rows);
+  }
 
  private:
-  std::string op_;
-  attention::Observe observe_;
-  attention::Spec spec_;
-  AttentionInputs in_;
-  attention::Operands operands_;
-  attention::Arriving arriving_;
-  attention::Gradients wanted_;
-  at::Tensor out_, lse_;
-  std::vector<at::Tensor> gradients_;
   std::unique_ptr<kernel::Parallel> parallel_;
-  std::optional<attention::Plan> plan_;
-  std::optional<attention::BackwardPlan> backward_;
-  size_t bytes_ = 0;
-  std::optional<attention::Scratch> scratch_;
 };
+
+std::unique_ptr<OurSide> make_ours(const AttentionCase& c, const AttentionInputs& inputs);
 
 }  // namespace regard::bench

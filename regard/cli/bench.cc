@@ -47,7 +47,7 @@ void warn_about_waiting_threads() {
 }
 
 void print_header() {
-  std::cout << std::left << std::setw(17) << "op" << std::setw(8) << "mask" << std::setw(6) << "type"
+  std::cout << std::left << std::setw(17) << "op" << std::setw(14) << "mask" << std::setw(6) << "type"
             << std::right << std::setw(6) << "heads" << std::setw(7) << "Lq" << std::setw(7) << "Lk"
             << std::setw(5) << "D" << std::setw(4) << "thr" << std::setw(11) << "ours ms" << std::setw(11)
             << "peer ms" << std::setw(8) << "ratio" << std::setw(9) << "GFLOP/s" << std::setw(7) << "peak"
@@ -55,7 +55,7 @@ void print_header() {
 }
 
 void print_row(const nlohmann::ordered_json& row) {
-  std::cout << std::left << std::setw(17) << row["op"].get<std::string>() << std::setw(8)
+  std::cout << std::left << std::setw(17) << row["op"].get<std::string>() << std::setw(14)
             << row["mask"].get<std::string>() << std::setw(6) << row["dtype"].get<std::string>() << std::right
             << std::setw(6)
             << std::to_string(row["Hq"].get<int>()) + "/" + std::to_string(row["Hkv"].get<int>())
@@ -66,12 +66,17 @@ void print_row(const nlohmann::ordered_json& row) {
             << row["ratio"].get<double>() << std::setprecision(1) << std::setw(9)
             << row["gflops"].get<double>() << std::setprecision(0) << std::setw(6)
             << 100 * row["peak_share"].get<double>() << "%  " << row["peer"].get<std::string>()
-            << (row.contains("observed") ? "  (" + row["observed"].get<std::string>() + ")" : "") << "\n";
+            << (row.contains("observed") ? "  (" + row["observed"].get<std::string>() + ")" : "")
+            << (row.contains("pages") ? "  (pages of " + row["pages"].get<std::string>() +
+                                            (row.contains("ragged") ? ", ragged)" : ")")
+                                      : "")
+            << "\n";
 }
 
 // A header of the first row's columns, then a line a row; columns that only some rows have stay out.
 void print_csv(const nlohmann::ordered_json& row, bool first) {
-  static const std::vector<std::string> kOnlySome = {"window", "dropout", "observed", "difference"};
+  static const std::vector<std::string> kOnlySome = {"window", "documents", "period",   "pages",
+                                                     "ragged", "dropout",   "observed", "difference"};
   std::string header;
   std::string line;
   for (const auto& [column, value] : row.items()) {
@@ -185,7 +190,8 @@ void add_bench(CLI::App& app) {
       ->check(CLI::IsMember({"torch"}))
       ->capture_default_str();
   attention->add_option("--op", options->op, "Only the rows of one operation")
-      ->check(CLI::IsMember({"forward", "backward", "forward_backward", "decode", "observe", "custom"}));
+      ->check(
+          CLI::IsMember({"forward", "backward", "forward_backward", "decode", "observe", "custom", "mla"}));
   attention->add_flag("--quick", options->quick, "Fewer rows, under a minute");
   attention->add_option("--seconds", options->seconds, "Time for each row (default: 2, with --quick 0.4)")
       ->check(CLI::PositiveNumber);
