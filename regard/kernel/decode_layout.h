@@ -33,7 +33,7 @@ struct DecodeLayout {
   int64_t partial_floats() const { return kMaxLanes + out_stride; }
   size_t worker_bytes() const {
     return static_cast<size_t>(
-        2 * kDecodeKeys * 4 +
+        (2 * kDecodeKeys + 4 * q_stride) * 4 +
         round_up(rows * ((q_stride + score_stride + out_stride + kMaxLanes) * 4 + live_stride * 4 + 4), 64) +
         64);
   }

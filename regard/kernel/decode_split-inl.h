@@ -52,6 +52,7 @@ struct DecodeScratch {
   float* row_max;
   float* key_scales;    // [kDecodeKeys] of a chunk; int8 only
   float* value_scales;  //
+  float* wide;          // [4][Dk] keys as floats, for more rows than read them at once
   LiveTile* live;       // [rows][panels]
 
   DecodeScratch(const DecodeLayout& layout, std::byte* at) {
@@ -62,6 +63,7 @@ struct DecodeScratch {
     sums = carve.take<float>(layout.rows * kMaxLanes);
     key_scales = carve.take<float>(kDecodeKeys);
     value_scales = carve.take<float>(kDecodeKeys);
+    wide = carve.take<float>(4 * layout.q_stride);
     row_max = carve.take<float>(layout.rows);
     live = carve.take<LiveTile>(layout.rows * layout.live_stride);
   }
@@ -146,8 +148,25 @@ struct Decoder {
     }
   }
 
+  // Products of all rows with four keys.
+  template <class K>
+  HWY_INLINE void dots_of_four(const K* const at[4], float* scores, const DecodeScratch& s) const {
+    int64_t r = 0;
+    for (; r + 3 < layout.rows || r + 2 == layout.rows; r += 2)
+      dot_block<2>(s.q + r * layout.q_stride, layout.q_stride, at, key_features,
+                   scores + r * layout.score_stride, layout.score_stride);
+    if (r + 3 == layout.rows) {
+      dot_block<3>(s.q + r * layout.q_stride, layout.q_stride, at, key_features,
+                   scores + r * layout.score_stride, layout.score_stride);
+    } else if (r + 1 == layout.rows) {
+      dot_block<1>(s.q + r * layout.q_stride, layout.q_stride, at, key_features,
+                   scores + r * layout.score_stride, layout.score_stride);
+    }
+  }
+
   // Products of all rows with keys [begin, end) of a chunk, four keys at a time; columns up to the next
-  // multiple of four repeat the last key and are masked later.
+  // multiple of four repeat the last key and are masked later. Keys that are not floats are widened once for
+  // all rows.
   HWY_INLINE void dots(const DecodeChunk<T>& chunk, int64_t begin, int64_t end,
                        const DecodeScratch& s) const {
     for (int64_t key = begin; key < end; key += 4) {
@@ -155,17 +174,16 @@ struct Decoder {
       const int64_t others = HWY_MIN(end - 1 - key, 3);
       const T* at[4];
       for (int64_t j = 0; j < 4; ++j) at[j] = first + HWY_MIN(j, others) * chunk.key_stride;
-      float* scores = s.scores + key;
-      int64_t r = 0;
-      for (; r + 3 < layout.rows || r + 2 == layout.rows; r += 2)
-        dot_block<2>(s.q + r * layout.q_stride, layout.q_stride, at, key_features,
-                     scores + r * layout.score_stride, layout.score_stride);
-      if (r + 3 == layout.rows) {
-        dot_block<3>(s.q + r * layout.q_stride, layout.q_stride, at, key_features,
-                     scores + r * layout.score_stride, layout.score_stride);
-      } else if (r + 1 == layout.rows) {
-        dot_block<1>(s.q + r * layout.q_stride, layout.q_stride, at, key_features,
-                     scores + r * layout.score_stride, layout.score_stride);
+      if (sizeof(T) < sizeof(float) && layout.rows > 3) {
+        const float* wide[4];
+        for (int64_t j = 0; j < 4; ++j) {
+          float* to = s.wide + j * layout.q_stride;
+          load_row(at[j], 1, key_features, 1.0F, to);
+          wide[j] = to;
+        }
+        dots_of_four(wide, s.scores + key, s);
+      } else {
+        dots_of_four(at, s.scores + key, s);
       }
       if (prefetch)
         for (int64_t j = 0; j <= others; ++j) fetch(chunk.value(key + j), value_features);

@@ -150,7 +150,7 @@ TEST_F(MiniLm, MalformedInputIsRefused) {
   EXPECT_THROW(model_->hidden(input, context), std::invalid_argument);
   EXPECT_FALSE(model_->has_head());
   EXPECT_THROW(model_->logits(at::zeros({1, 384})), std::invalid_argument);
-  EXPECT_EQ(model_->make_cache(1, 8), nullptr);
+  EXPECT_EQ(model_->make_cache(1, 8, kernel::CacheType::f32), nullptr);
 }
 
 }  // namespace

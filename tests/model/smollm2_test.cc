@@ -117,7 +117,7 @@ TEST_F(SmolLm2, CachedDecodingEqualsTheFullPassForAnySplit) {
   for (const std::vector<int64_t>& split :
        {std::vector<int64_t>{length - 1, 1}, {1, 1, 1, length - 3}, {7, 20, 9}}) {
     ASSERT_EQ(std::accumulate(split.begin(), split.end(), int64_t{0}), length);
-    const auto cache = model_->make_cache(1, length);
+    const auto cache = model_->make_cache(1, length, kernel::CacheType::f32);
     layer::Context context;
     context.cache = cache.get();
     std::vector<at::Tensor> parts;
