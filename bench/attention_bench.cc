@@ -114,19 +114,21 @@ std::vector<AttentionCase> backward_cases(bool quick) {
 
 // Sparse masks against the same table given to libtorch.
 std::vector<AttentionCase> mask_cases(bool quick) {
+  const auto masked = [](const std::string& mask, int64_t length) {
+    AttentionCase c = square(mask, length, 64, 1);
+    if (mask == "documents" || mask == "segments") c.documents = 8;
+    if (mask == "stride") c.period = 3;
+    return c;
+  };
+  if (quick) return {masked("segments", 4096), masked("stride", 2048)};
   std::vector<AttentionCase> cases;
   for (const char* mask : {"documents", "segments", "stride", "bigbird", "longformer", "neighbourhood"}) {
-    AttentionCase c = square(mask, 4096, 64, 1);
-    const bool packed = std::string(mask) == "documents" || std::string(mask) == "segments";
-    if (packed) c.documents = 8;
-    if (std::string(mask) == "stride") c.period = 3;
+    AttentionCase c = masked(mask, 4096);
     for (const int threads : {1, 2}) {
       for (const char* op : {"forward", "forward_backward"}) {
         c.op = op;
         c.threads = threads;
-        const bool shown =
-            threads == 1 && (std::string(mask) == "segments" || (!packed && c.op == "forward"));
-        if (!quick || (shown && std::string(mask) != "longformer")) cases.push_back(c);
+        cases.push_back(c);
       }
     }
   }
@@ -141,7 +143,7 @@ std::vector<AttentionCase> page_cases(bool quick) {
     for (const char* type : {"f32", "bf16", "f16", "i8"}) {
       AttentionCase c = decode(DType::f32, DType::f32, threads);
       c.pages = type;
-      if (!quick || c.pages == "i8" || c.pages == "f32") cases.push_back(c);
+      if (!quick || c.pages == "i8") cases.push_back(c);
     }
     AttentionCase ragged = decode(DType::f32, DType::f32, threads);
     ragged.batch = 8;
