@@ -81,14 +81,17 @@ double milliseconds(const std::function<void()>& work) {
 
 }  // namespace
 
-nlohmann::json embed_bench(int64_t sentences, int64_t repeats) {
-  const model::Loaded ours = model::load("minilm");
+nlohmann::json embed_bench(int64_t sentences, int64_t repeats, bool quantize) {
+  const model::Loaded ours =
+      model::load("minilm", {.precision = quantize ? model::Precision::int8 : model::Precision::f32});
   PlainBert peer(model::known_model("minilm").path().string());
   const std::vector<std::string> texts = make_sentences(*ours.tokenizer, sentences);
   const model::EmbedOptions options;
   model::Embeddings made = model::embed(ours, texts, options);
   at::Tensor expected = embed_plainly(peer, *ours.tokenizer, texts, options.batch_tokens);
   const double difference = (made.vectors - expected).abs().max().item<double>();
+
+  const double cosine = (made.vectors * expected).sum(1).min().item<double>();  // all of length 1
 
   double ours_ms = std::numeric_limits<double>::infinity();
   double peer_ms = std::numeric_limits<double>::infinity();
@@ -107,7 +110,9 @@ nlohmann::json embed_bench(int64_t sentences, int64_t repeats) {
           {"peer", "torch"},
           {"peer_ms", peer_ms},
           {"ratio", peer_ms / ours_ms},
-          {"largest_difference", difference}};
+          {"precision", model::name(ours.precision)},
+          {"largest_difference", difference},
+          {"lowest_cosine", cosine}};
 }
 
 }  // namespace regard::bench

@@ -14,6 +14,7 @@
 #include "bench/memory_bench.h"
 #include "bench/roofline.h"
 #include "regard/cli/bench_linear.h"
+#include "bench/run_bench.h"
 #include "regard/cli/interrupt.h"
 #include "regard/cli/output.h"
 #include "regard/cli/verbs.h"
@@ -36,6 +37,8 @@ struct Bench {
   double seconds = 0.0;
   int64_t sentences = 1000;
   int64_t repeats = 3;
+  bool quantize = false;
+  bench::RunBench run;
 };
 
 void warn_about_waiting_threads() {
@@ -173,8 +176,27 @@ void run_family(const Bench& options) {
 }
 
 void run_embed(const Bench& options) {
-  const nlohmann::json row = bench::embed_bench(options.sentences, options.repeats);
+  const nlohmann::json row = bench::embed_bench(options.sentences, options.repeats, options.quantize);
   std::cout << (options.json ? row.dump() : row.dump(2)) << '\n';
+}
+
+void run_run(Bench options) {
+  warn_about_waiting_threads();
+  options.run.peer_command = options.peer_command;
+  options.run.repeats = options.repeats;
+  for (const auto& row : bench::run_bench(options.run)) {
+    if (options.json) {
+      std::cout << row.dump() << '\n';
+      continue;
+    }
+    std::cout << std::left << std::setw(8) << row["op"].get<std::string>() << std::right << std::setw(6)
+              << row["tokens"].get<int64_t>() << " tokens " << std::fixed << std::setprecision(1)
+              << std::setw(9) << row["ours_ms"].get<double>() << " ms, "
+              << row["tokens_per_second"].get<double>() << " tokens/s; peer " << row["peer_ms"].get<double>()
+              << " ms, " << row["peer_tokens_per_second"].get<double>() << " tokens/s; ratio "
+              << std::setprecision(2) << row["ratio"].get<double>() << "  (" << row["peer"].get<std::string>()
+              << ")\n";
+  }
 }
 
 }  // namespace
@@ -233,9 +255,33 @@ void add_bench(CLI::App& app) {
   embed->add_option("--repeats", options->repeats, "Runs of each side; the best counts")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  embed->add_flag("--quantize", options->quantize, "Ours with --quantize; the peer stays in f32");
   embed->add_flag("--json", options->json, "One JSON object on one line");
   embed->footer("Example: regard bench embed --sentences 1000");
   embed->callback([options] { run_embed(*options); });
+
+  CLI::App* run = verb->add_subcommand("run", "A language model's prompt and decoding beside a peer");
+  run->add_option("--model", options->run.model, "A name of 'regard models' or a GGUF file")
+      ->capture_default_str();
+  run->add_option("--prompt", options->run.prompt, "Tokens of the prompt")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  run->add_option("--decode", options->run.decode, "Tokens decoded after the first")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  run->add_option("--threads", options->run.threads, "Threads of both")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  run->add_option("--repeats", options->repeats, "Runs of each side; the best counts")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  run->add_option(
+      "--peer-cmd", options->peer_command,
+      "A shell command as the peer (default: ourselves in f32): it gets model, ids, decode and threads as "
+      "JSON on standard input and prints \"prompt_ms\" and \"decode_ms\"");
+  run->add_flag("--json", options->json, "One JSON object a line");
+  run->footer("Example: regard bench run --peer-cmd 'python3 bench/peers/llama_cpp.py'");
+  run->callback([options] { run_run(*options); });
 }
 
 }  // namespace regard::cli

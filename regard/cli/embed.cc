@@ -29,13 +29,15 @@ struct Embed {
   std::optional<std::string> prefix;
   std::string pooling;
   bool raw = false;
+  bool quantize = false;
   bool truncate = false;
   bool jsonl = false;
   bool json = false;
 };
 
 void run(const Embed& options) {
-  const model::Loaded loaded = model::load(options.model);
+  const model::Loaded loaded = model::load(
+      options.model, {.precision = options.quantize ? model::Precision::int8 : model::Precision::f32});
   model::EmbedOptions embed;
   embed.truncate = options.truncate;
   embed.prefix = options.prefix;
@@ -108,6 +110,8 @@ void add_embed(CLI::App& app) {
                    "Put before each text (default: what the model was trained with)");
   verb->add_option("--pooling", options->pooling, "mean or cls (default: as the model says)")
       ->check(CLI::IsMember({"mean", "cls"}));
+  verb->add_flag("--quantize", options->quantize,
+                 "Products with weights of 7 bits (or the file's blocks) and int8 inputs: faster");
   verb->add_flag("--raw", options->raw, "Do not scale the vectors to length 1");
   verb->add_flag("--truncate", options->truncate,
                  "Cut texts that are longer than the model takes (and say so)");

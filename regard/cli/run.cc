@@ -9,6 +9,7 @@
 #include "regard/cli/interrupt.h"
 #include "regard/cli/kv_dtype.h"
 #include "regard/cli/output.h"
+#include "regard/cli/precision.h"
 #include "regard/cli/progress.h"
 #include "regard/cli/text_input.h"
 #include "regard/cli/verbs.h"
@@ -24,6 +25,7 @@ struct Run {
   TextInput input;
   std::string model = "smollm2";
   std::string system;
+  std::string precision;
   bool chat = false;
   bool ignore_end = false;
   bool json = false;
@@ -50,7 +52,7 @@ double rate(int64_t tokens, double seconds) {
 }
 
 void run(const Run& options) {
-  const model::Loaded loaded = model::load(options.model);
+  const model::Loaded loaded = model::load(options.model, {.precision = precision_of(options.precision)});
   const text::Encoding prompt = encode_prompt(loaded, options);
   catch_interrupts();
 
@@ -91,6 +93,7 @@ void run(const Run& options) {
                                 {"prompt_tokens", made.prompt_tokens},
                                 {"tokens", tokens},
                                 {"stopped", made.stopped},
+                                {"precision", model::name(loaded.precision)},
                                 {"prompt_tokens_per_second", prompt_rate},
                                 {"decode_tokens_per_second", decode_rate}}
                      .dump()
@@ -99,8 +102,9 @@ void run(const Run& options) {
     std::cout << '\n';
   }
   std::cout.flush();
-  std::cerr << std::fixed << std::setprecision(1) << made.prompt_tokens << " prompt tokens at " << prompt_rate
-            << " tokens/s; " << tokens << " tokens at " << decode_rate << " tokens/s ("
+  std::cerr << std::fixed << std::setprecision(1) << "precision " << model::name(loaded.precision) << "; "
+            << made.prompt_tokens << " prompt tokens at " << prompt_rate << " tokens/s; " << tokens
+            << " tokens at " << decode_rate << " tokens/s ("
             << (interrupted()  ? "interrupted"
                 : made.stopped ? "the model ended the text"
                                : "ended by the length")
@@ -134,6 +138,7 @@ void add_run(CLI::App& app) {
       ->capture_default_str();
   verb->add_option("--seed", options->sampling.seed, "Seed of the sampling")->capture_default_str();
   add_kv_dtype(*verb, options->kv_type);
+  add_precision(*verb, options->precision, "int8 for a file in blocks, else f32");
   verb->add_flag("--ignore-end", options->ignore_end, "Go on when the model ends the text");
   verb->add_flag("--json", options->json, "One JSON object: text, ids, speeds");
   verb->footer("Example: regard run --chat 'Why is the sky blue?'");

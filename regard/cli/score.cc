@@ -13,6 +13,7 @@
 #include "regard/cli/interrupt.h"
 #include "regard/cli/kv_dtype.h"
 #include "regard/cli/output.h"
+#include "regard/cli/precision.h"
 #include "regard/cli/progress.h"
 #include "regard/cli/text_input.h"
 #include "regard/cli/verbs.h"
@@ -30,6 +31,7 @@ struct Score {
   std::string model = "smollm2";
   std::string logits;
   kernel::CacheType kv_type = kernel::CacheType::f32;
+  std::string precision = "f32";
   bool truncate = false;
   bool per_token = false;
   bool json = false;
@@ -117,7 +119,7 @@ void write_logits(const model::Loaded& loaded, const Scored& scored, const std::
 void run(const Score& options) {
   if (options.jsonl && !options.logits.empty())
     throw std::invalid_argument("--logits takes one text, not --jsonl");
-  const model::Loaded loaded = model::load(options.model);
+  const model::Loaded loaded = model::load(options.model, {.precision = precision_of(options.precision)});
   if (!loaded.model->has_head() || !loaded.model->config().causal) {
     throw std::invalid_argument("'" + options.model +
                                 "' is no language model that continues texts; try --model smollm2");
@@ -154,6 +156,7 @@ void add_score(CLI::App& app) {
   verb->add_option("--model", options->model,
                    "Model: a name of 'regard models', a folder, a GGUF file or ORG/NAME")
       ->capture_default_str();
+  add_precision(*verb, options->precision, "f32");
   verb->add_flag("--per-token", options->per_token, "Print the loss and probability of every token");
   verb->add_option("--logits", options->logits, "Write ids and logits of every position to FILE (NumPy)")
       ->type_name("FILE");

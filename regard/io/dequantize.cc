@@ -82,19 +82,6 @@ void q8_0(const uint8_t* in, float* out) {
   for (int j = 0; j < 32; ++j) out[j] = static_cast<float>(static_cast<int8_t>(quants[j])) * scale;
 }
 
-// Six-bit scale and minimum of each of eight groups of 32, packed in 12 bytes: groups 0 to 3 in the low six
-// bits of bytes 0-3 (scales) and 4-7 (minima); groups 4 to 7 in the nibbles of bytes 8-11 with their upper
-// two bits on top of bytes 0-7.
-struct ScaleAndMinimum {
-  int scale;
-  int minimum;
-};
-ScaleAndMinimum unpack_scale(const uint8_t* packed, int group) {
-  if (group < 4) return {packed[group] & 63, packed[group + 4] & 63};
-  return {(packed[group + 4] & 15) | (packed[group - 4] >> 6) << 4,
-          (packed[group + 4] >> 4) | (packed[group] >> 6) << 4};
-}
-
 // f16 scale, f16 minimum, 12 bytes of group scales, 128 bytes: 32 bytes serve two groups, low and high
 // nibbles.
 void q4_k(const uint8_t* in, float* out) {
@@ -161,6 +148,12 @@ void each(const std::byte* in, int64_t blocks, float* out) {
 }
 
 }  // namespace
+
+ScaleAndMinimum unpack_scale(const uint8_t* packed, int group) {
+  if (group < 4) return {packed[group] & 63, packed[group + 4] & 63};
+  return {(packed[group + 4] & 15) | (packed[group - 4] >> 6) << 4,
+          (packed[group + 4] >> 4) | (packed[group] >> 6) << 4};
+}
 
 void dequantize_blocks(Type type, const std::byte* in, int64_t blocks, float* out) {
   switch (type) {

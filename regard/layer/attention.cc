@@ -18,25 +18,39 @@ Attention::Attention(const AttentionOptions& options, AttentionParts parts)
   if (options.window > 0 && !options.causal) {
     throw std::invalid_argument("Attention: a window is for causal attention only");
   }
-  register_module("q", parts_.q);
-  register_module("k", parts_.k);
-  register_module("v", parts_.v);
+  if (parts_.qkv) {
+    register_module("qkv", parts_.qkv);
+  } else {
+    register_module("q", parts_.q);
+    register_module("k", parts_.k);
+    register_module("v", parts_.v);
+  }
   register_module("out", parts_.out);
   if (parts_.q_norm) register_module("q_norm", parts_.q_norm);
   if (parts_.k_norm) register_module("k_norm", parts_.k_norm);
 }
 
-// [B, L, width] -> [B, L, heads, head size]
-at::Tensor Attention::heads_of(const Linear& projection, const Norm* norm, const at::Tensor& x,
-                               int64_t heads) const {
-  const at::Tensor split = projection.forward(x).view({x.size(0), x.size(1), heads, options_.head_size});
-  return norm != nullptr ? norm->forward(split) : split;
+Attention::Heads Attention::project(const at::Tensor& x) const {
+  const int64_t size = options_.head_size;
+  const auto split = [&](const at::Tensor& projected, int64_t begin, int64_t heads) {
+    return projected.narrow(2, begin * size, heads * size).view({x.size(0), x.size(1), heads, size});
+  };
+  Heads heads;
+  const int64_t queries = options_.heads, keys = options_.kv_heads;
+  if (parts_.qkv) {
+    const at::Tensor all = parts_.qkv->forward(x);
+    heads = {split(all, 0, queries), split(all, queries, keys), split(all, queries + keys, keys)};
+  } else {
+    heads = {split(parts_.q->forward(x), 0, queries), split(parts_.k->forward(x), 0, keys),
+             split(parts_.v->forward(x), 0, keys)};
+  }
+  if (parts_.q_norm) heads.q = parts_.q_norm->forward(heads.q);
+  if (parts_.k_norm) heads.k = parts_.k_norm->forward(heads.k);
+  return heads;
 }
 
 at::Tensor Attention::forward(const at::Tensor& x, int64_t layer, const Pass& pass) const {
-  at::Tensor q = heads_of(*parts_.q, parts_.q_norm.get(), x, options_.heads);
-  at::Tensor k = heads_of(*parts_.k, parts_.k_norm.get(), x, options_.kv_heads);
-  at::Tensor v = heads_of(*parts_.v, nullptr, x, options_.kv_heads);
+  auto [q, k, v] = project(x);
   if (pass.rope != nullptr) {
     q = rotate(q, *pass.rope);
     k = rotate(k, *pass.rope);

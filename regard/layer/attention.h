@@ -19,9 +19,10 @@ struct AttentionOptions {
   int64_t window = 0;  // how many keys a row sees, itself the last of them (causal); 0: no bound
 };
 
-// q_norm and k_norm (may be null) work on each head before the rotation.
+// q_norm and k_norm (may be null) work on each head before the rotation. qkv: in place of q, k and v, their
+// rows one above the other, one product for all.
 struct AttentionParts {
-  std::shared_ptr<Linear> q, k, v, out;
+  std::shared_ptr<Linear> q, k, v, out, qkv;
   std::shared_ptr<Norm> q_norm, k_norm;
 };
 
@@ -43,7 +44,11 @@ class Attention : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& x, int64_t layer, const Pass& pass) const;
 
  private:
-  at::Tensor heads_of(const Linear& projection, const Norm* norm, const at::Tensor& x, int64_t heads) const;
+  // [B, L, heads, head size] each
+  struct Heads {
+    at::Tensor q, k, v;
+  };
+  Heads project(const at::Tensor& x) const;
 
   AttentionOptions options_;
   AttentionParts parts_;

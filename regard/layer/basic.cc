@@ -1,13 +1,24 @@
 #include "regard/layer/basic.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include "regard/autograd/norm.h"
+#include "regard/autograd/parallel.h"
+#include "regard/kernel/pointwise.h"
 
 namespace regard::layer {
+namespace {
+
+bool needs_gradient(const at::Tensor& tensor) {
+  return at::GradMode::is_enabled() && tensor.requires_grad();
+}
+
+}  // namespace
 
 Linear::Linear(Weight weight, at::Tensor bias) : weight_(std::move(weight)), bias_(std::move(bias)) {
   if (weight_.dense().defined())
@@ -39,13 +50,22 @@ Norm::Norm(NormKind kind, double epsilon, at::Tensor weight, at::Tensor bias)
 
 at::Tensor Norm::forward(const at::Tensor& x) const {
   using autograd::Normalization;
-  const bool trained = at::GradMode::is_enabled() && (x.requires_grad() || weight_.requires_grad() ||
-                                                      (bias_.defined() && bias_.requires_grad()));
+  const bool trained =
+      needs_gradient(x) || needs_gradient(weight_) || (bias_.defined() && needs_gradient(bias_));
   if (trained || kind_ == NormKind::harvard) {
     const Normalization kind = kind_ == NormKind::rms     ? Normalization::rms
                                : kind_ == NormKind::layer ? Normalization::layer
                                                           : Normalization::harvard;
     return autograd::normalize(kind, x, weight_, bias_, epsilon_);
+  }
+  if (kind_ == NormKind::rms && x.scalar_type() == at::kFloat) {
+    const at::Tensor rows = x.contiguous();
+    at::Tensor out = at::empty(x.sizes(), x.options());
+    const int64_t features = weight_.size(0);
+    kernel::rms_norm(rows.const_data_ptr<float>(), rows.numel() / features, features,
+                     weight_.const_data_ptr<float>(), static_cast<float>(epsilon_),
+                     out.mutable_data_ptr<float>(), autograd::at_parallel());
+    return out;
   }
   const std::vector<int64_t> axis = {weight_.size(0)};
   if (kind_ == NormKind::rms) return at::rms_norm(x, axis, weight_, epsilon_);
@@ -88,7 +108,28 @@ FeedForward::FeedForward(Activation activation, std::shared_ptr<Linear> up, std:
   if (gate_) register_module("gate", gate_);
 }
 
+FeedForward::FeedForward(Activation activation, GateUp gate_up, std::shared_ptr<Linear> down)
+    : activation_(activation), down_(std::move(down)), gate_up_(std::move(gate_up.linear)) {
+  register_module("down", down_);
+  register_module("gate_up", gate_up_);
+}
+
+// [..., 2 inner] -> activation(first half) * second half.
+at::Tensor FeedForward::gated(const at::Tensor& both) const {
+  const int64_t inner = both.size(-1) / 2;
+  if (activation_ != Activation::silu || needs_gradient(both))
+    return activate(activation_, both.narrow(-1, 0, inner)) * both.narrow(-1, inner, inner);
+  std::vector<int64_t> shape = both.sizes().vec();
+  shape.back() = inner;
+  at::Tensor out = at::empty(shape, both.options());
+  const float* gate = both.const_data_ptr<float>();
+  kernel::gated_silu(gate, gate + inner, 2 * inner, out.numel() / inner, inner, out.mutable_data_ptr<float>(),
+                     autograd::at_parallel());
+  return out;
+}
+
 at::Tensor FeedForward::forward(const at::Tensor& x) const {
+  if (gate_up_) return down_->forward(gated(gate_up_->forward(x)));
   if (!gate_) return down_->forward(activate(activation_, up_->forward(x)));
   return down_->forward(activate(activation_, gate_->forward(x)) * up_->forward(x));
 }

@@ -62,6 +62,11 @@ int64_t swiglu_hidden(int64_t width, double multiplier, int64_t multiple_of);
 // SwiGLU is silu, GeGLU is gelu (Shazeer 2020, arXiv 2002.05202).
 class FeedForward : public torch::nn::Module {
  public:
+  // The gate's rows above those of up: one product for both.
+  struct GateUp {
+    std::shared_ptr<Linear> linear;
+  };
+  FeedForward(Activation activation, GateUp gate_up, std::shared_ptr<Linear> down);
   FeedForward(Activation activation, std::shared_ptr<Linear> up, std::shared_ptr<Linear> down,
               std::shared_ptr<Linear> gate = nullptr);
   // To be trained: from width to hidden and back, without biases where it is gated.
@@ -69,8 +74,10 @@ class FeedForward : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& x) const;
 
  private:
+  at::Tensor gated(const at::Tensor& both) const;
+
   Activation activation_;
-  std::shared_ptr<Linear> up_, down_, gate_;
+  std::shared_ptr<Linear> up_, down_, gate_, gate_up_;
 };
 
 }  // namespace regard::layer

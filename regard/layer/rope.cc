@@ -1,6 +1,7 @@
 #include "regard/layer/rope.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <cmath>
@@ -8,6 +9,10 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+
+#include "regard/autograd/parallel.h"
+#include "regard/autograd/views.h"
+#include "regard/kernel/pointwise.h"
 
 namespace regard::layer {
 namespace {
@@ -121,6 +126,18 @@ at::Tensor rotate(const at::Tensor& x, const RopeTable& table, RopePairs pairs) 
   if (turned > x.size(-1)) {
     throw std::invalid_argument("rotate: the table turns " + std::to_string(turned) + " components; x has " +
                                 std::to_string(x.size(-1)));
+  }
+  if (pairs == RopePairs::halves && turned == x.size(-1) && x.dim() == 4 && x.stride(-1) == 1 &&
+      x.scalar_type() == at::kFloat && table.cos.scalar_type() == at::kFloat && table.cos.is_contiguous() &&
+      table.sin.is_contiguous() && table.cos.size(0) == x.size(1) &&
+      !(at::GradMode::is_enabled() && x.requires_grad())) {
+    at::Tensor out = at::empty(x.sizes(), x.options());
+    // [B, L, H, D] as [B, H, L, D].
+    const at::Tensor heads = x.transpose(1, 2), result = out.transpose(1, 2);
+    kernel::rotate_halves(autograd::const_view(heads, "x").as<const float>(),
+                          table.cos.const_data_ptr<float>(), table.sin.const_data_ptr<float>(),
+                          autograd::mutable_view(result, "x").as<float>(), autograd::at_parallel());
+    return out;
   }
   const bool neighbours = pairs == RopePairs::neighbours;
   const at::Tensor part = turned == x.size(-1) ? x : x.narrow(-1, 0, turned);

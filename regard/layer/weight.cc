@@ -57,6 +57,12 @@ Weight::Weight(int64_t rows, int64_t columns, ReadRows read)
   }
 }
 
+Weight::Weight(std::shared_ptr<const kernel::QuantizedMatrix> quantized) : quantized_(std::move(quantized)) {
+  if (!quantized_) throw std::invalid_argument("Weight: the quantised matrix is null");
+  rows_ = quantized_->rows();
+  columns_ = quantized_->columns();
+}
+
 at::Tensor Weight::linear(const at::Tensor& x, const at::Tensor& bias) const {
   if (x.dim() < 1 || x.size(-1) != columns_) {
     throw std::invalid_argument("Weight: the input ends in " + std::to_string(x.dim() < 1 ? 0 : x.size(-1)) +
@@ -70,8 +76,10 @@ at::Tensor Weight::linear(const at::Tensor& x, const at::Tensor& bias) const {
         "Weight: the input requires a gradient; only a float32 weight passes gradients on");
   }
   const at::Tensor flat = x.reshape({-1, columns_}).contiguous();
-  at::Tensor out = flat.size(0) <= kFewRows ? few_rows(flat) : many_rows(flat);
-  if (bias.defined()) out.add_(bias);
+  at::Tensor out = quantized_                 ? product(flat, bias)
+                   : flat.size(0) <= kFewRows ? few_rows(flat)
+                                              : many_rows(flat);
+  if (bias.defined() && !quantized_) out.add_(bias);
   std::vector<int64_t> shape = x.sizes().vec();
   shape.back() = rows_;
   return out.view(shape);
@@ -113,6 +121,24 @@ at::Tensor Weight::many_rows(const at::Tensor& x) const {
   return out;
 }
 
+at::Tensor Weight::product(const at::Tensor& x, const at::Tensor& bias) const {
+  at::Tensor out = at::empty({x.size(0), rows_}, x.options());
+  auto& parallel = autograd::at_parallel();
+  const at::Tensor held = bias.defined() ? bias.contiguous() : bias;
+  kernel::QuantizedProduct product;
+  product.weights = quantized_.get();
+  product.x = x.const_data_ptr<float>();
+  product.x_stride = columns_;
+  product.rows = x.size(0);
+  product.out = out.mutable_data_ptr<float>();
+  product.out_stride = rows_;
+  if (held.defined()) product.bias = held.const_data_ptr<float>();
+  const auto bytes = static_cast<int64_t>(kernel::quantized_workspace(product, parallel.workers()));
+  at::Tensor workspace = at::empty({bytes}, at::kByte);  // aligned to 64 by the allocator
+  kernel::quantized_product(product, static_cast<std::byte*>(workspace.mutable_data_ptr()), parallel);
+  return out;
+}
+
 at::Tensor Weight::gather(const at::Tensor& ids) const {
   const at::Tensor flat = ids.to(at::kLong).contiguous();
   const int64_t* id = flat.const_data_ptr<int64_t>();
@@ -127,7 +153,13 @@ at::Tensor Weight::gather(const at::Tensor& ids) const {
   shape.push_back(columns_);
   at::Tensor out = at::empty(shape, at::kFloat);
   float* data = out.mutable_data_ptr<float>();
-  for (int64_t i = 0; i < flat.numel(); ++i) read_(id[i], id[i] + 1, data + i * columns_);
+  for (int64_t i = 0; i < flat.numel(); ++i) {
+    if (quantized_) {
+      quantized_->get_row(id[i], data + i * columns_);
+    } else {
+      read_(id[i], id[i] + 1, data + i * columns_);
+    }
+  }
   return out;
 }
 

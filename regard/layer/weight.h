@@ -4,11 +4,15 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+
+#include "regard/kernel/quantized.h"
 
 namespace regard::layer {
 
-// A weight matrix [rows, columns] = [out, in], as it lies in memory: a float32 tensor, or rows in some
-// smaller form (GGUF blocks, bfloat16, ...) that are expanded to float32 only while they are used.
+// A weight matrix [rows, columns] = [out, in], as it lies in memory: a float32 tensor; rows in some smaller
+// form (GGUF blocks, bfloat16, ...) that are expanded to float32 only while they are used; or few bits that
+// are multiplied as they are, with inputs rounded to int8 (kernel::quantized_product).
 class Weight {
  public:
   // Writes rows [begin, end) to `out` as float32, row after row. Called from several threads at once.
@@ -17,15 +21,17 @@ class Weight {
   Weight() = default;  // not there
   explicit Weight(at::Tensor dense);
   Weight(int64_t rows, int64_t columns, ReadRows read);
+  explicit Weight(std::shared_ptr<const kernel::QuantizedMatrix> quantized);
 
   explicit operator bool() const { return rows_ > 0; }
   int64_t rows() const { return rows_; }
   int64_t columns() const { return columns_; }
-  // Undefined when the rows are expanded on use.
+  // Undefined when the rows are in a smaller form.
   const at::Tensor& dense() const { return dense_; }
+  const kernel::QuantizedMatrix* quantized() const { return quantized_.get(); }  // null otherwise
 
-  // x: [..., columns] float32 -> [..., rows]: x W^T + bias. Rows that are expanded on use carry no gradient:
-  // x that requires one throws std::invalid_argument.
+  // x: [..., columns] float32 -> [..., rows]: x W^T + bias. Rows in a smaller form carry no gradient: x that
+  // requires one throws std::invalid_argument.
   at::Tensor linear(const at::Tensor& x, const at::Tensor& bias = {}) const;
 
   // ids: [...] int64 in [0, rows) -> [..., columns] float32.
@@ -34,11 +40,13 @@ class Weight {
  private:
   at::Tensor few_rows(const at::Tensor& x) const;
   at::Tensor many_rows(const at::Tensor& x) const;
+  at::Tensor product(const at::Tensor& x, const at::Tensor& bias) const;
 
   int64_t rows_ = 0;
   int64_t columns_ = 0;
   at::Tensor dense_;
   ReadRows read_;
+  std::shared_ptr<const kernel::QuantizedMatrix> quantized_;
 };
 
 }  // namespace regard::layer

@@ -1,5 +1,7 @@
 #include "regard/model/bert.h"
 
+#include <ATen/ATen.h>
+
 #include <string>
 
 namespace regard::model {
@@ -24,15 +26,25 @@ std::shared_ptr<layer::Block> block(const WeightFile& file, const std::string& n
                                     const TransformerConfig& config) {
   const int64_t width = config.width;
   const std::string self = name + "attention.self.";
+  layer::AttentionParts parts;
+  if (layer::Weight all = file.stacked({{self + "query.weight", width, {}},
+                                        {self + "key.weight", width, {}},
+                                        {self + "value.weight", width, {}}},
+                                       width)) {
+    const at::Tensor bias =
+        at::cat({file.vector(self + "query.bias", width), file.vector(self + "key.bias", width),
+                 file.vector(self + "value.bias", width)});
+    parts.qkv = std::make_shared<layer::Linear>(std::move(all), bias);
+  } else {
+    parts.q = linear(file, self + "query", width, width);
+    parts.k = linear(file, self + "key", width, width);
+    parts.v = linear(file, self + "value", width, width);
+  }
+  parts.out = linear(file, name + "attention.output.dense", width, width);
   auto attention = std::make_shared<layer::Attention>(
       layer::AttentionOptions{
           .heads = config.heads, .kv_heads = config.kv_heads, .head_size = config.head_size, .causal = false},
-      layer::AttentionParts{.q = linear(file, self + "query", width, width),
-                            .k = linear(file, self + "key", width, width),
-                            .v = linear(file, self + "value", width, width),
-                            .out = linear(file, name + "attention.output.dense", width, width),
-                            .q_norm = nullptr,
-                            .k_norm = nullptr});
+      std::move(parts));
   auto feed_forward = std::make_shared<layer::FeedForward>(
       config.activation, linear(file, name + "intermediate.dense", config.feed_forward, width),
       linear(file, name + "output.dense", width, config.feed_forward));
@@ -48,10 +60,9 @@ std::unique_ptr<Transformer> make_bert(const TransformerConfig& config, const We
   const std::string embeddings = prefix + "embeddings.";
   TransformerParts parts;
   parts.config = config;
-  parts.tokens = file.matrix(embeddings + "word_embeddings.weight", config.vocabulary, config.width);
-  parts.positions =
-      file.matrix(embeddings + "position_embeddings.weight", config.max_positions, config.width);
-  parts.types = file.matrix(embeddings + "token_type_embeddings.weight", config.token_types, config.width);
+  parts.tokens = file.table(embeddings + "word_embeddings.weight", config.vocabulary, config.width);
+  parts.positions = file.table(embeddings + "position_embeddings.weight", config.max_positions, config.width);
+  parts.types = file.table(embeddings + "token_type_embeddings.weight", config.token_types, config.width);
   parts.embedding_norm = norm(file, embeddings + "LayerNorm", config);
   for (int64_t i = 0; i < config.layers; ++i) {
     parts.blocks.push_back(block(file, prefix + "encoder.layer." + std::to_string(i) + ".", config));
@@ -61,7 +72,10 @@ std::unique_ptr<Transformer> make_bert(const TransformerConfig& config, const We
     parts.head_transform = linear(file, head + "transform.dense", config.width, config.width);
     parts.head_norm = norm(file, head + "transform.LayerNorm", config);
     const bool own = !config.tied_head && file.has(head + "decoder.weight");
-    parts.head = own ? file.matrix(head + "decoder.weight", config.vocabulary, config.width) : parts.tokens;
+    const std::string weight = own ? head + "decoder.weight" : embeddings + "word_embeddings.weight";
+    parts.head = own || file.precision() == Precision::int8
+                     ? file.matrix(weight, config.vocabulary, config.width)
+                     : parts.tokens;
     parts.head_bias =
         file.vector(head + (file.has(head + "bias") ? "bias" : "decoder.bias"), config.vocabulary);
   }

@@ -89,16 +89,22 @@ class Builder {
   TransformerParts build() const {
     TransformerParts parts;
     parts.config = config_;
-    parts.tokens = file_.matrix(prefix_ + names_.tokens + ".weight", config_.vocabulary, config_.width);
+    const std::string tokens = prefix_ + names_.tokens + ".weight";
+    const int64_t vocabulary = config_.vocabulary;
+    // Blocks serve both uses of a tied table without loss; floats would be rounded.
+    const bool shared = config_.tied_head && (file_.precision() == Precision::f32 || file_.in_blocks(tokens));
+    parts.tokens = shared ? file_.matrix(tokens, vocabulary, config_.width)
+                          : file_.table(tokens, vocabulary, config_.width);
     if (gpt2_) {
       parts.positions =
-          file_.matrix(prefix_ + names_.positions + ".weight", config_.max_positions, config_.width);
+          file_.table(prefix_ + names_.positions + ".weight", config_.max_positions, config_.width);
     }
     if (config_.rotary) parts.rope = rope();
     for (int64_t i = 0; i < config_.layers; ++i) parts.blocks.push_back(block(i));
     parts.final_norm = norm(prefix_ + names_.final_norm, config_.width);
-    parts.head = config_.tied_head ? parts.tokens
-                                   : file_.matrix(names_.head + ".weight", config_.vocabulary, config_.width);
+    parts.head = shared ? parts.tokens
+                        : file_.matrix(config_.tied_head ? tokens : names_.head + ".weight", vocabulary,
+                                       config_.width);
     return parts;
   }
 
@@ -146,6 +152,29 @@ class Builder {
     return std::make_shared<layer::Linear>(file_.matrix(name + ".weight", rows, config_.width, order), bias);
   }
 
+  std::vector<int64_t> order_of(int64_t heads) const {
+    return permuted_ ? io::unpermuted_rows(heads * config_.head_size, heads) : std::vector<int64_t>();
+  }
+
+  layer::Weight stacked_qkv(const std::string& in) const {
+    const int64_t key = config_.kv_heads * config_.head_size;
+    return file_.stacked(
+        {{in + names_.q + ".weight", config_.heads * config_.head_size, order_of(config_.heads)},
+         {in + names_.k + ".weight", key, order_of(config_.kv_heads)},
+         {in + names_.v + ".weight", key, {}}},
+        config_.width);
+  }
+
+  at::Tensor stacked_bias(const std::string& in) const {
+    if (!config_.qkv_bias) return {};
+    const auto bias = [&](const std::string& name, int64_t heads, bool turned) {
+      const at::Tensor stored = file_.vector(in + name + ".bias", heads * config_.head_size);
+      return turned && permuted_ ? stored.index_select(0, at::tensor(order_of(heads), at::kLong)) : stored;
+    };
+    return at::cat({bias(names_.q, config_.heads, true), bias(names_.k, config_.kv_heads, true),
+                    bias(names_.v, config_.kv_heads, false)});
+  }
+
   std::shared_ptr<layer::Attention> attention(const std::string& in, int64_t index) const {
     const int64_t width = config_.width;
     const int64_t query = config_.heads * config_.head_size;
@@ -156,6 +185,8 @@ class Builder {
       parts.q = linear(in + names_.qkv, all, 0, query, width, true);
       parts.k = linear(in + names_.qkv, all, query, key, width, true);
       parts.v = linear(in + names_.qkv, all, query + key, key, width, true);
+    } else if (layer::Weight all = stacked_qkv(in)) {
+      parts.qkv = std::make_shared<layer::Linear>(std::move(all), stacked_bias(in));
     } else {
       parts.q = rotated(in + names_.q, config_.heads);
       parts.k = rotated(in + names_.k, config_.kv_heads);
@@ -175,17 +206,30 @@ class Builder {
     return std::make_shared<layer::Attention>(options, std::move(parts));
   }
 
+  std::shared_ptr<layer::FeedForward> feed_forward(const std::string& in) const {
+    const bool bias = config_.feed_forward_bias;
+    const int64_t inner = config_.feed_forward;
+    auto down = linear(in + names_.down, config_.width, inner, bias);
+    if (config_.gated && !bias) {
+      if (layer::Weight both = file_.stacked(
+              {{in + names_.gate + ".weight", inner, {}}, {in + names_.up + ".weight", inner, {}}},
+              config_.width)) {
+        return std::make_shared<layer::FeedForward>(
+            config_.activation, layer::FeedForward::GateUp{std::make_shared<layer::Linear>(std::move(both))},
+            std::move(down));
+      }
+    }
+    auto up = linear(in + names_.up, inner, config_.width, bias);
+    auto gate = config_.gated ? linear(in + names_.gate, inner, config_.width, bias) : nullptr;
+    return std::make_shared<layer::FeedForward>(config_.activation, std::move(up), std::move(down),
+                                                std::move(gate));
+  }
+
   std::shared_ptr<layer::Block> block(int64_t index) const {
     const std::string in = prefix_ + names_.layer + std::to_string(index) + ".";
-    const bool bias = config_.feed_forward_bias;
-    auto up = linear(in + names_.up, config_.feed_forward, config_.width, bias);
-    auto down = linear(in + names_.down, config_.width, config_.feed_forward, bias);
-    auto gate = config_.gated ? linear(in + names_.gate, config_.feed_forward, config_.width, bias) : nullptr;
-    return std::make_shared<layer::Block>(
-        layer::NormPlace::pre, attention(in, index), norm(in + names_.attention_norm, config_.width),
-        std::make_shared<layer::FeedForward>(config_.activation, std::move(up), std::move(down),
-                                             std::move(gate)),
-        norm(in + names_.feed_forward_norm, config_.width));
+    return std::make_shared<layer::Block>(layer::NormPlace::pre, attention(in, index),
+                                          norm(in + names_.attention_norm, config_.width), feed_forward(in),
+                                          norm(in + names_.feed_forward_norm, config_.width));
   }
 
   const TransformerConfig& config_;

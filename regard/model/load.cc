@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -47,31 +48,41 @@ void read_pooling(const io::ModelFolder& folder, Loaded& loaded) {
   }
 }
 
-Loaded load_folder(const std::filesystem::path& path) {
+bool has_blocks(const std::vector<io::Tensor>& tensors) {
+  return std::any_of(tensors.begin(), tensors.end(),
+                     [](const io::Tensor& tensor) { return io::is_quantized(tensor.type); });
+}
+
+Loaded load_folder(const std::filesystem::path& path, const LoadOptions& options) {
   const auto folder = std::make_shared<const io::ModelFolder>(io::ModelFolder::open(path));
-  const WeightFile weights(folder);
   Loaded loaded;
-  loaded.model = load_weights(folder);
+  loaded.precision = options.precision.value_or(Precision::f32);
+  const WeightFile weights(folder, loaded.precision);
+  loaded.model = build(read_config(folder->config(), folder->config_source()), weights, Naming::hugging_face);
   loaded.tokenizer = text::load_tokenizer(*folder);
   loaded.file_bytes = weights.bytes();
   read_pooling(*folder, loaded);
   return loaded;
 }
 
-Loaded load_gguf(const std::filesystem::path& path) {
+Loaded load_gguf(const std::filesystem::path& path, const LoadOptions& options) {
   const auto gguf = std::make_shared<const io::Gguf>(io::Gguf::open(path));
-  const WeightFile weights(gguf);
   Loaded loaded;
+  loaded.precision =
+      options.precision.value_or(has_blocks(gguf->tensors()) ? Precision::int8 : Precision::f32);
+  const WeightFile weights(gguf, loaded.precision);
   loaded.model = build(read_config(*gguf), weights, Naming::gguf);
   loaded.tokenizer = text::load_tokenizer(*gguf);
   loaded.file_bytes = weights.bytes();
   return loaded;
 }
 
-Loaded load_e5(const std::filesystem::path& path) {
+Loaded load_e5(const std::filesystem::path& path, const LoadOptions& options) {
   const auto file = std::make_shared<const io::E5File>(io::E5File::open(path));
-  const WeightFile weights(file);
   Loaded loaded;
+  loaded.precision =
+      options.precision.value_or(has_blocks(file->tensors()) ? Precision::int8 : Precision::f32);
+  const WeightFile weights(file, loaded.precision);
   loaded.model = build(read_config(*file), weights, Naming::hugging_face);
   loaded.tokenizer = text::load_tokenizer(*file);
   loaded.file_bytes = weights.bytes();
@@ -87,11 +98,11 @@ std::unique_ptr<Model> load_weights(std::shared_ptr<const io::ModelFolder> folde
   return build(config, WeightFile(std::move(folder)), Naming::hugging_face);
 }
 
-Loaded load(const std::string& name_or_path) {
+Loaded load(const std::string& name_or_path, const LoadOptions& options) {
   const ModelLocation location = find_model(name_or_path);
-  Loaded loaded = location.format == ModelFormat::gguf ? load_gguf(location.path)
-                  : location.format == ModelFormat::e5 ? load_e5(location.path)
-                                                       : load_folder(location.path);
+  Loaded loaded = location.format == ModelFormat::gguf ? load_gguf(location.path, options)
+                  : location.format == ModelFormat::e5 ? load_e5(location.path, options)
+                                                       : load_folder(location.path, options);
   loaded.name = name_or_path;
   const auto pieces = static_cast<int64_t>(loaded.tokenizer->vocabulary_size());
   if (const int64_t rows = loaded.model->config().vocabulary; pieces > rows) {

@@ -10,6 +10,7 @@
 
 #include "regard/layer/context.h"
 #include "regard/layer/kv_cache.h"
+#include "regard/model/precision.h"
 #include "regard/text/tokenizer.h"
 
 namespace regard::model {
@@ -65,10 +66,11 @@ struct Loaded {
   int64_t embed_length = 0;  // tokens that `embed` takes (MiniLM: 256); 0: max_positions
   std::string embed_prefix;  // put before each text by `embed` unless told otherwise (e5: "query: ")
   int64_t file_bytes = 0;    // of the weights
+  Precision precision = Precision::f32;
 };
 
 // name_or_path: a name of `regard models`, a folder, a GGUF or e5 file, or ORG/NAME in the local Hugging Face
 // cache. Never touches the network. Throws io::Error or std::invalid_argument with one sentence.
-Loaded load(const std::string& name_or_path);
+Loaded load(const std::string& name_or_path, const LoadOptions& options = {});
 
 }  // namespace regard::model

@@ -2,10 +2,15 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <span>
+#include <stdexcept>
 #include <utility>
 
+#include "regard/autograd/parallel.h"
+#include "regard/io/block_groups.h"
 #include "regard/io/error.h"
+#include "regard/io/mapped_file.h"
 
 namespace regard::model {
 namespace {
@@ -26,24 +31,51 @@ bool aligned(const io::Tensor& tensor) {
   return reinterpret_cast<uintptr_t>(tensor.bytes.data()) % alignof(float) == 0;
 }
 
+void release(const io::MappedFile* file, const io::Tensor& tensor) {
+  if (file == nullptr) return;
+  const auto all = file->bytes();
+  if (tensor.bytes.data() >= all.data() &&
+      tensor.bytes.data() + tensor.bytes.size() <= all.data() + all.size()) {
+    file->release(tensor.bytes);
+  }
+}
+
+// Rows are set by several threads, each with its own scratch.
+constexpr int64_t kRowsPerTask = 64;
+
+template <class Set>
+void each_row(int64_t rows, Set&& set) {
+  autograd::at_parallel().run((rows + kRowsPerTask - 1) / kRowsPerTask, [&](int64_t task, int) {
+    set(task * kRowsPerTask, std::min(rows, (task + 1) * kRowsPerTask));
+  });
+}
+
 }  // namespace
 
-WeightFile::WeightFile(std::shared_ptr<const io::ModelFolder> folder)
+WeightFile::WeightFile(std::shared_ptr<const io::ModelFolder> folder, Precision precision)
     : file_(folder),
       find_([folder = folder.get()](std::string_view name) { return folder->find(name); }),
+      release_([folder = folder.get()](const io::Tensor& tensor) {
+        for (const io::Safetensors& shard : folder->shards()) release(shard.file(), tensor);
+      }),
+      precision_(precision),
       source_(folder->path().string()) {
   for (const io::Safetensors& shard : folder->shards()) bytes_ += total_bytes(shard.tensors());
 }
 
-WeightFile::WeightFile(std::shared_ptr<const io::Gguf> gguf)
+WeightFile::WeightFile(std::shared_ptr<const io::Gguf> gguf, Precision precision)
     : file_(gguf),
       find_([gguf = gguf.get()](std::string_view name) { return gguf->find(name); }),
+      release_([gguf = gguf.get()](const io::Tensor& tensor) { release(gguf->file(), tensor); }),
+      precision_(precision),
       source_(gguf->source()),
       bytes_(total_bytes(gguf->tensors())) {}
 
-WeightFile::WeightFile(std::shared_ptr<const io::E5File> file)
+WeightFile::WeightFile(std::shared_ptr<const io::E5File> file, Precision precision)
     : file_(file),
       find_([file = file.get()](std::string_view name) { return file->find(name); }),
+      release_([file = file.get()](const io::Tensor& tensor) { release(file->file(), tensor); }),
+      precision_(precision),
       source_(file->source()),
       bytes_(total_bytes(file->tensors())) {}
 
@@ -79,6 +111,7 @@ at::Tensor WeightFile::dense(const io::Tensor& tensor) const {
 
 layer::Weight WeightFile::matrix(const std::string& name, int64_t rows, int64_t columns,
                                  std::vector<int64_t> order) const {
+  if (precision_ == Precision::int8) return stacked({{name, rows, std::move(order)}}, columns);
   if (order.empty()) return part(name, rows, 0, rows, columns);
   const io::Tensor& tensor = require(name, {rows, columns});
   const auto width = static_cast<size_t>(columns);
@@ -95,6 +128,70 @@ layer::Weight WeightFile::matrix(const std::string& name, int64_t rows, int64_t 
 layer::Weight WeightFile::part(const std::string& name, int64_t all_rows, int64_t begin, int64_t rows,
                                int64_t columns) const {
   const io::Tensor& tensor = require(name, {all_rows, columns});
+  if (precision_ == Precision::int8) {
+    auto matrix = std::make_shared<kernel::QuantizedMatrix>(format_of(tensor), rows, columns);
+    fill(*matrix, 0, rows, tensor, begin, {});
+    return layer::Weight(std::move(matrix));
+  }
+  return rows_of(tensor, begin, rows, columns);
+}
+
+layer::Weight WeightFile::table(const std::string& name, int64_t rows, int64_t columns) const {
+  return rows_of(require(name, {rows, columns}), 0, rows, columns);
+}
+
+bool WeightFile::in_blocks(const std::string& name) const {
+  const io::Tensor* tensor = find_(name);
+  return tensor != nullptr && io::is_quantized(tensor->type);
+}
+
+layer::Weight WeightFile::stacked(const std::vector<Rows>& parts, int64_t columns) const {
+  if (precision_ != Precision::int8) return {};
+  int64_t all = 0;
+  for (const Rows& part : parts) {
+    if (format_of(require(part.name, {part.rows, columns})) !=
+        format_of(require(parts[0].name, {parts[0].rows, columns})))
+      return {};
+    all += part.rows;
+  }
+  auto matrix = std::make_shared<kernel::QuantizedMatrix>(format_of(*find_(parts[0].name)), all, columns);
+  int64_t first = 0;
+  for (const Rows& part : parts) {
+    fill(*matrix, first, part.rows, *find_(part.name), 0, part.order);
+    first += part.rows;
+  }
+  return layer::Weight(std::move(matrix));
+}
+
+kernel::QuantizedFormat WeightFile::format_of(const io::Tensor& tensor) const {
+  const auto form = io::block_form(tensor.type);
+  return form ? kernel::QuantizedFormat{form->bits, form->group, form->has_minimum} : kernel::kInt8Format;
+}
+
+void WeightFile::fill(kernel::QuantizedMatrix& matrix, int64_t first, int64_t rows, const io::Tensor& tensor,
+                      int64_t begin, const Order& order) const {
+  const auto columns = static_cast<size_t>(matrix.columns());
+  const auto row_of = [&](int64_t r) { return order.empty() ? begin + r : order[static_cast<size_t>(r)]; };
+  const bool blocks = io::is_quantized(tensor.type);
+  each_row(rows, [&](int64_t from, int64_t to) {
+    std::vector<float> weights(blocks ? 0 : columns);
+    std::vector<uint8_t> values(blocks ? columns : 0);
+    std::vector<float> scales(blocks ? columns / 16 + 1 : 0), minima(scales.size());
+    for (int64_t r = from; r < to; ++r) {
+      if (blocks) {
+        io::read_groups(tensor, row_of(r), values.data(), scales.data(), minima.data());
+        matrix.set_row(first + r, values.data(), scales.data(), minima.data());
+      } else {
+        io::dequantize(tensor, row_of(r), row_of(r) + 1, weights);
+        matrix.round_row(first + r, weights.data());
+      }
+    }
+  });
+  release_(tensor);
+}
+
+layer::Weight WeightFile::rows_of(const io::Tensor& tensor, int64_t begin, int64_t rows,
+                                  int64_t columns) const {
   if (tensor.type == io::Type::f32 && aligned(tensor)) {
     return layer::Weight(dense(tensor).narrow(0, begin, rows));
   }
@@ -108,7 +205,14 @@ layer::Weight WeightFile::part(const std::string& name, int64_t all_rows, int64_
 
 layer::Weight WeightFile::transposed_part(const std::string& name, int64_t all_rows, int64_t begin,
                                           int64_t rows, int64_t columns) const {
-  return layer::Weight(dense(require(name, {columns, all_rows})).t().narrow(0, begin, rows));
+  const at::Tensor part = dense(require(name, {columns, all_rows})).t().narrow(0, begin, rows);
+  if (precision_ != Precision::int8) return layer::Weight(part);
+  const at::Tensor whole = part.contiguous();
+  auto matrix = std::make_shared<kernel::QuantizedMatrix>(kernel::kInt8Format, rows, columns);
+  each_row(rows, [&](int64_t from, int64_t to) {
+    for (int64_t r = from; r < to; ++r) matrix->round_row(r, whole.const_data_ptr<float>() + r * columns);
+  });
+  return layer::Weight(std::move(matrix));
 }
 
 at::Tensor WeightFile::vector(const std::string& name, int64_t size) const {

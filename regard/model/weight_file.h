@@ -13,26 +13,42 @@
 #include "regard/io/gguf.h"
 #include "regard/io/model_folder.h"
 #include "regard/layer/weight.h"
+#include "regard/model/precision.h"
 
 namespace regard::model {
 
-// The tensors of a model's file or files, as what layers take. Large matrices stay where they are, in the
-// mapped file: float32 ones become tensors over that memory, others are expanded row by row on use. What is
-// made here keeps the file open. Every shape is checked; errors are io::Error and name the tensor, the file,
-// what it holds and what was expected.
+// The tensors of a model's file or files, as what layers take. f32: large matrices stay where they are, in
+// the mapped file: float32 ones become tensors over that memory, others are expanded row by row on use. int8:
+// the matrices of products are laid out for the processor once, blocks as they are and floats rounded to
+// kernel::kInt8Format, and the file's memory is given back. What is made here keeps the file open. Every
+// shape is checked; errors are io::Error and name the tensor, the file, what it holds and what was expected.
 class WeightFile {
  public:
-  explicit WeightFile(std::shared_ptr<const io::ModelFolder> folder);
-  explicit WeightFile(std::shared_ptr<const io::Gguf> gguf);
-  explicit WeightFile(std::shared_ptr<const io::E5File> file);
+  explicit WeightFile(std::shared_ptr<const io::ModelFolder> folder, Precision precision = Precision::f32);
+  explicit WeightFile(std::shared_ptr<const io::Gguf> gguf, Precision precision = Precision::f32);
+  explicit WeightFile(std::shared_ptr<const io::E5File> file, Precision precision = Precision::f32);
 
   bool has(std::string_view name) const { return find_(name) != nullptr; }
   const std::string& source() const { return source_; }
   int64_t bytes() const { return bytes_; }  // of all tensors
 
-  // [rows, columns]. order, if not empty: row r is row order[r] of the file.
+  Precision precision() const { return precision_; }
+
+  // Of a product, [rows, columns]. order, if not empty: row r is row order[r] of the file.
   layer::Weight matrix(const std::string& name, int64_t rows, int64_t columns,
                        std::vector<int64_t> order = {}) const;
+  // Several, one above the other, so that one product serves them all; nothing unless they can share a form,
+  // which only int8 can.
+  struct Rows {
+    std::string name;
+    int64_t rows = 0;
+    std::vector<int64_t> order;  // as in matrix()
+  };
+  layer::Weight stacked(const std::vector<Rows>& parts, int64_t columns) const;
+  // A table whose rows are looked up, not multiplied: of the file in either precision.
+  layer::Weight table(const std::string& name, int64_t rows, int64_t columns) const;
+  // Both at once: rounded floats would spoil the table, blocks lose nothing.
+  bool in_blocks(const std::string& name) const;
   // Rows [begin, begin + rows) of a matrix [all_rows, columns].
   layer::Weight part(const std::string& name, int64_t all_rows, int64_t begin, int64_t rows,
                      int64_t columns) const;
@@ -43,11 +59,21 @@ class WeightFile {
   at::Tensor vector(const std::string& name, int64_t size) const;
 
  private:
+  using Order = std::vector<int64_t>;
+
   const io::Tensor& require(const std::string& name, const std::vector<int64_t>& shape) const;
+  // The form that a product in int8 keeps a tensor in.
+  kernel::QuantizedFormat format_of(const io::Tensor& tensor) const;
+  // Row r of the file's order[r] (begin + r if empty) becomes row first + r.
+  void fill(kernel::QuantizedMatrix& matrix, int64_t first, int64_t rows, const io::Tensor& tensor,
+            int64_t begin, const Order& order) const;
   at::Tensor dense(const io::Tensor& tensor) const;
+  layer::Weight rows_of(const io::Tensor& tensor, int64_t begin, int64_t rows, int64_t columns) const;
 
   std::shared_ptr<const void> file_;
   std::function<const io::Tensor*(std::string_view)> find_;
+  std::function<void(const io::Tensor&)> release_;  // gives the tensor's pages back
+  Precision precision_ = Precision::f32;
   std::string source_;
   int64_t bytes_ = 0;
 };

@@ -5,7 +5,10 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <stdexcept>
+#include <vector>
 
+#include "regard/io/block_groups.h"
 #include "regard/io/error.h"
 #include "regard/io/gguf.h"
 #include "regard/io/safetensors.h"
@@ -53,6 +56,36 @@ TEST(Half, RoundsToNearestWithTiesToEven) {
   EXPECT_EQ(float_to_half(65520.0f), 0x7c00);
   EXPECT_EQ(float_to_half(-1e30f), 0xfc00);
   EXPECT_EQ(float_to_half(1e-30f), 0);
+}
+
+TEST(BlockGroups, FormulaOfEveryBlockTypeGivesWhatDequantizeGives) {
+  const Gguf blocks = Gguf::open(golden("blocks.gguf"));
+  int types = 0;
+  for (const Tensor& tensor : blocks.tensors()) {
+    const auto form = block_form(tensor.type);
+    ASSERT_EQ(form.has_value(), is_quantized(tensor.type));
+    if (!form) continue;
+    ++types;
+    const auto columns = static_cast<size_t>(tensor.row_elements());
+    std::vector<uint8_t> values(columns);
+    std::vector<float> scales(columns / static_cast<size_t>(form->group)), minima(scales.size()),
+        want(columns);
+    for (int64_t row = 0; row < tensor.rows(); ++row) {
+      read_groups(tensor, row, values.data(), scales.data(), minima.data());
+      dequantize(tensor, row, row + 1, want);
+      for (size_t c = 0; c < columns; ++c) {
+        const size_t g = c / static_cast<size_t>(form->group);
+        ASSERT_LT(values[c], 1 << form->bits);
+        const int offset = form->has_minimum ? 0 : 1 << (form->bits - 1);
+        const float got =
+            scales[g] * static_cast<float>(values[c] - offset) + (form->has_minimum ? minima[g] : 0.0F);
+        ASSERT_EQ(got, want[c]) << type_name(tensor.type) << " row " << row << " column " << c;
+      }
+    }
+    EXPECT_THROW(read_groups(tensor, tensor.rows(), values.data(), scales.data(), minima.data()),
+                 std::invalid_argument);
+  }
+  EXPECT_GE(types, 8);
 }
 
 TEST(Dequantize, EveryTypeAgreesWithTheGgufPackageBitForBit) {

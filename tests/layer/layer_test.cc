@@ -42,6 +42,34 @@ TEST(Weight, ExpandedRowsMultiplyLikeDenseOnes) {
   }
 }
 
+Weight quantized(const at::Tensor& dense) {
+  auto matrix = std::make_shared<kernel::QuantizedMatrix>(kernel::kInt8Format, dense.size(0), dense.size(1));
+  for (int64_t r = 0; r < dense.size(0); ++r)
+    matrix->round_row(r, dense.const_data_ptr<float>() + r * dense.size(1));
+  return Weight(std::move(matrix));
+}
+
+TEST(Weight, QuantizedOnesMultiplyLikeTheirRowsUpToTheRoundingOfInputs) {
+  at::manual_seed(2);
+  for (const auto& [rows, columns] : {std::pair{1, 1}, {7, 33}, {100, 64}, {300, 500}}) {
+    const Weight weight = quantized(at::randn({rows, columns}));
+    EXPECT_FALSE(weight.dense().defined());
+    const at::Tensor w = weight.gather(at::arange(rows, at::kLong));
+    const at::Tensor bias = at::randn({rows});
+    for (const int64_t inputs : {1, 2, 40}) {
+      const at::Tensor x = at::rand({1, inputs, columns}) * 2 - 1;
+      const at::Tensor want = at::linear(x, w, bias);
+      EXPECT_EQ(weight.linear(x, bias).sizes(), want.sizes());
+      // Half a step of inputs below 1, times the weights.
+      const double bound = w.abs().sum(1).max().item<double>() / 254 + 1e-4;
+      EXPECT_LE(difference(weight.linear(x, bias), want), bound) << rows << " " << inputs;
+    }
+  }
+  EXPECT_THROW(quantized(at::randn({4, 3})).linear(at::randn({2, 3}).requires_grad_()),
+               std::invalid_argument);
+  EXPECT_THROW(Weight(std::shared_ptr<const kernel::QuantizedMatrix>()), std::invalid_argument);
+}
+
 TEST(Weight, GatherTakesRowsAndRefusesOthers) {
   const at::Tensor dense = at::randn({5, 3});
   const at::Tensor ids = at::tensor(std::vector<int64_t>{4, 0, 4, 2}).view({2, 2});
@@ -85,6 +113,10 @@ TEST(FeedForward, GatedAndPlainEqualTheirFormulas) {
   const FeedForward gated(Activation::silu, linear(up), linear(down), linear(gate));
   const at::Tensor g = x.mm(gate.t());
   EXPECT_LE(difference(gated.forward(x), (g * at::sigmoid(g) * hidden).mm(down.t())), 1e-5);
+  const FeedForward together(Activation::silu, FeedForward::GateUp{linear(at::cat({gate, up}))},
+                             linear(down));
+  EXPECT_LE(difference(together.forward(x), gated.forward(x)), 1e-5);
+  EXPECT_LE(difference(together.forward(x.clone().requires_grad_()), gated.forward(x)), 1e-5);
 }
 
 TEST(Rope, ScoresDependOnTheDistanceAlone) {
@@ -219,9 +251,12 @@ std::shared_ptr<Attention> random_attention(const AttentionOptions& options, int
                                     at::randn({out}));
   };
   const int64_t query = options.heads * options.head_size, key = options.kv_heads * options.head_size;
-  return std::make_shared<Attention>(
-      options, AttentionParts{linear(query, width), linear(key, width), linear(key, width),
-                              linear(width, query), nullptr, nullptr});
+  AttentionParts parts;
+  parts.q = linear(query, width);
+  parts.k = linear(key, width);
+  parts.v = linear(key, width);
+  parts.out = linear(width, query);
+  return std::make_shared<Attention>(options, std::move(parts));
 }
 
 TEST(Attention, NoLaterTokenReachesAnEarlierRow) {

@@ -128,6 +128,22 @@ TEST_F(MiniLm, EmbeddingsOfTextsAndTheirCosinesEqualTransformers) {
   }
 }
 
+// Weights rounded to 7 bits, inputs to 8: `embed --quantize`.
+TEST_F(MiniLm, QuantizedEmbeddingsPointWhereThoseOfFloat32Do) {
+  const Loaded quantized = load("minilm", {.precision = Precision::int8});
+  std::vector<std::string> texts;
+  for (const io::Json& sentence : sentences_) texts.push_back(sentence["text"]);
+  EmbedOptions options;
+  options.truncate = true;
+  const at::Tensor vectors = embed(quantized, texts, options).vectors;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const double cosine =
+        vectors[static_cast<int64_t>(i)].dot(golden_.at(key(i, "embedding"))).item<double>();
+    EXPECT_GE(cosine, 0.995) << "sentence " << i;
+    EXPECT_LT(cosine, 1 - 1e-7) << "sentence " << i;
+  }
+}
+
 TEST_F(MiniLm, TooLongTextIsRefusedWithBothNumbers) {
   const std::vector<std::string> texts = {"short", sentences_[11]["text"]};
   try {

@@ -109,6 +109,70 @@ TEST_F(SmolLm2, LossesOfAThousandTokensEqualTransformers) {
   EXPECT_NEAR(got.mean().item<double>(), 4.366017714277942, 1e-5);
 }
 
+// Products in int8, as `run` takes them.
+class SmolLm2Int8 : public SmolLm2 {
+ protected:
+  void SetUp() override {
+    SmolLm2::SetUp();
+    if (model_ == nullptr) return;
+    quantized_ = load("smollm2", {.precision = std::nullopt});
+    ASSERT_EQ(quantized_.precision, Precision::int8);
+  }
+  Loaded quantized_;
+};
+
+// KL(float32 || ours) of the next token, beside what llama.cpp gets from the same file.
+TEST_F(SmolLm2Int8, NextTokensAreNoFurtherFromFloat32ThanThoseOfLlamaCpp) {
+  double ours = 0, theirs = 0;
+  for (const io::Json& prompt : prompts_) {
+    const at::Tensor ids = at::tensor(prompt["ids"].get<std::vector<int64_t>>());
+    layer::Context context;
+    const at::Tensor hidden = quantized_.model->hidden(one(ids), context);
+    const at::Tensor got = quantized_.model->logits(hidden.select(1, ids.size(0) - 1))[0];
+    const at::Tensor want = at::log_softmax(last_logits(ids).to(at::kDouble), 0);
+    ours += (want.exp() * (want - at::log_softmax(got.to(at::kDouble), 0))).sum().item<double>();
+    theirs += prompt["llamacpp_kl"].get<double>();
+  }
+  EXPECT_GT(ours, 0);
+  EXPECT_LE(ours, theirs);
+}
+
+TEST_F(SmolLm2Int8, PerplexityOfAThousandTokensIsWithinOnePercent) {
+  layer::Context context;
+  const std::vector<double> losses =
+      token_losses(*quantized_.model, as_vector(golden_.at("ppl.ids")), context);
+  EXPECT_NEAR(std::accumulate(losses.begin(), losses.end(), 0.0) / 999, 4.366017714277942, 0.00995);
+}
+
+// Products are equal bit for bit; the attention of one row rounds differently, an input may then be rounded
+// to the neighbouring int8, and 30 layers carry that on: as far from each other as either is from float32.
+TEST_F(SmolLm2Int8, CachedDecodingPredictsWhatTheFullPassDoes) {
+  const at::Tensor ids = golden_.at("p4.ids");
+  const int64_t length = ids.size(0);
+  const auto log_probabilities = [&](const at::Tensor& hidden) {
+    return at::log_softmax(quantized_.model->logits(hidden).to(at::kDouble), 1);
+  };
+  layer::Context full;
+  const at::Tensor want = log_probabilities(quantized_.model->hidden(one(ids), full)[0]);
+  const auto cache = quantized_.model->make_cache(1, length);
+  layer::Context context;
+  context.cache = cache.get();
+  std::vector<at::Tensor> parts;
+  for (const int64_t count : {int64_t{7}, int64_t{1}, int64_t{1}, length - 9}) {
+    parts.push_back(quantized_.model->hidden(one(ids.narrow(0, context.position, count)), context)[0]);
+    context.position += count;
+  }
+  const at::Tensor got = log_probabilities(at::cat(parts));
+  EXPECT_LE((want.exp() * (want - got)).sum(1).mean().item<double>(), 5e-3);
+}
+
+TEST_F(SmolLm2Int8, TheTableIsTheFilesOwn) {
+  const at::Tensor ids = at::tensor(std::vector<int64_t>{0, 17, 49151});
+  auto& other = dynamic_cast<Transformer&>(*quantized_.model);
+  layer::Context a, b;
+  EXPECT_TRUE(at::equal(model_->states(one(ids), a)[0], other.states(one(ids), b)[0]));
+}
+
 TEST_F(SmolLm2, CachedDecodingEqualsTheFullPassForAnySplit) {
   const at::Tensor ids = golden_.at("p4.ids");
   const int64_t length = ids.size(0);
