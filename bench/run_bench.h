@@ -14,7 +14,7 @@ struct RunBench {
   int64_t repeats = 3;
   int threads = 2;
   // A shell command: it gets {"model": path, "ids": [...], "decode": n, "threads": n} as JSON on standard
-  // input and prints an object with "prompt_ms" and "decode_ms" (bench/peers/llama_cpp.py). Empty: ourselves
+  // input and prints an object with "prompt_ms" and "decode_ms" (bench/peers/llamacpp.py). Empty: ourselves
   // in f32.
   std::string peer_command;
 };

@@ -280,7 +280,7 @@ void add_bench(CLI::App& app) {
       "A shell command as the peer (default: ourselves in f32): it gets model, ids, decode and threads as "
       "JSON on standard input and prints \"prompt_ms\" and \"decode_ms\"");
   run->add_flag("--json", options->json, "One JSON object a line");
-  run->footer("Example: regard bench run --peer-cmd 'python3 bench/peers/llama_cpp.py'");
+  run->footer("Example: regard bench run --peer-cmd 'python3 bench/peers/llamacpp.py'");
   run->callback([options] { run_run(*options); });
 }
 

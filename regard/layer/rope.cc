@@ -128,8 +128,8 @@ at::Tensor rotate(const at::Tensor& x, const RopeTable& table, RopePairs pairs) 
                                 std::to_string(x.size(-1)));
   }
   if (pairs == RopePairs::halves && turned == x.size(-1) && x.dim() == 4 && x.stride(-1) == 1 &&
-      x.scalar_type() == at::kFloat && table.cos.scalar_type() == at::kFloat && table.cos.is_contiguous() &&
-      table.sin.is_contiguous() && table.cos.size(0) == x.size(1) &&
+      x.scalar_type() == at::kFloat && table.cos.scalar_type() == at::kFloat && table.cos.dim() == 3 &&
+      table.cos.is_contiguous() && table.sin.is_contiguous() && table.cos.size(0) == x.size(1) &&
       !(at::GradMode::is_enabled() && x.requires_grad())) {
     at::Tensor out = at::empty(x.sizes(), x.options());
     // [B, L, H, D] as [B, H, L, D].

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""llama.cpp as the peer of `regard bench run --peer-cmd 'python3 bench/peers/llama_cpp.py'`.
+"""llama.cpp as the peer of `regard bench run --peer-cmd 'python3 bench/peers/llamacpp.py'`.
 
 Needs llama-cpp-python (PyPI). Reads {"model": path, "ids": [...], "decode": n, "threads": n} on standard input and
 prints the milliseconds until the first new token is known and for the n tokens after it, greedily. With "logits": true it
