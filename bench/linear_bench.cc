@@ -67,6 +67,7 @@ class LinearSide {
     bytes_ = plan_->workspace_bytes(parallel.workers());
     scratch_.emplace(bytes_);
     if (!backward_) return;
+    bytes_ = attention::linear_backward_bytes(spec_, call_, parallel.workers());
     forward();
     for (const at::Tensor& x : {q_, k_, v_}) gradients_.push_back(at::empty_like(x));
     wanted_.q = autograd::mutable_view(gradients_[0], "q");

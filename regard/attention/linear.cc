@@ -167,6 +167,13 @@ void linear_backward(const LinearSpec& spec, const LinearOperands& operands, con
   beta.sum();
 }
 
+size_t linear_backward_bytes(const LinearSpec& spec, const LinearOperands& operands, int workers) {
+  check_linear_form(spec, operands);
+  kernel::LinearBackward problem;
+  problem.forward = lower(spec, operands);
+  return kernel::linear_backward_workspace(problem, choose_tiling(spec, operands), workers);
+}
+
 std::vector<double> linear_weights(const LinearSpec& spec, const LinearOperands& operands, int64_t batch,
                                    int64_t head) {
   check(spec, operands);

@@ -118,6 +118,9 @@ void linear_backward(const LinearSpec& spec, const LinearOperands& operands, con
                      const LinearGradients& gradients,
                      kernel::Parallel& parallel = kernel::default_parallel());
 
+// Scratch of linear_backward() with so many workers.
+size_t linear_backward_bytes(const LinearSpec& spec, const LinearOperands& operands, int workers);
+
 // The weight of each key in each row, [Lq, Lk] of one batch entry and query head: row i of out is the sum of
 // weights[i][j] v_j, apart from what a given state adds. For looking at; O(Lq Lk Dk). Not for the delta rule,
 // whose rows are no sums of values with weights of pairs alone.

@@ -243,6 +243,19 @@ TEST_P(LinearBackward, PaddingHasNoInfluenceAndNoGradient) {
   }
 }
 
+// One state a chunk, none a step: scratch grows with the length as keys and values do.
+TEST_P(LinearBackward, KeepsAStateAChunkNotAStep) {
+  const auto bytes = [](int64_t length) {
+    LinearCase c;
+    c.sizes = {1, 1, 1, length, length, 32, 32};
+    LinearProblem problem(c, 1);
+    return linear_backward_bytes(problem.spec, problem.operands(), 1);
+  };
+  const size_t state = 4 * 32 * (32 + 32);  // with what rows are padded by
+  EXPECT_LE(bytes(64 * 41) - bytes(64), 40 * state);
+  EXPECT_GT(bytes(64 * 41), bytes(64));
+}
+
 INSTANTIATE_TEST_SUITE_P(Targets, LinearBackward, ::testing::ValuesIn(kernel::runnable_targets()));
 
 }  // namespace
