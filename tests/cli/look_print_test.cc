@@ -10,12 +10,14 @@
 
 #include "regard/cli/look_map.h"
 #include "regard/lens/make_report.h"
+#include "tests/cli/lines.h"
 #include "tests/lens/made.h"
 
 namespace regard::cli {
 namespace {
 
 using lens::made::random_layer;
+using testing::lines_of;
 
 const std::vector<std::string> kChinese{"<s>", "我", "吃", "了", "一个", "苹果",
                                         "，",  "你", "喝", "茶", "</s>"};
@@ -41,13 +43,6 @@ Made make(const std::vector<std::string>& words, bool causal, int64_t heads = 12
   }
   out.report = lens::make_report(out.recording, options);
   return out;
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
 }
 
 void print_everything(std::ostream& out, const Terminal& terminal, const Made& made) {

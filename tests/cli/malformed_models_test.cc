@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <fstream>
 #include <sstream>
 
@@ -32,10 +31,7 @@ TEST(MalformedModels, EndInOneSentence) {
     std::getline(fields, verdict, '\t');
     std::getline(fields, fragment, '\t');
     SCOPED_TRACE(name);
-    const auto start = std::chrono::steady_clock::now();
     const Outcome outcome = run({verb, "--model", (folder / "models" / name).string(), "an animal"});
-    // Most of it is the start of libtorch; what is checked is that nothing runs away.
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
     if (verdict == "ok") {
       ++good;
       EXPECT_EQ(outcome.code, 0) << outcome.err;
@@ -55,21 +51,19 @@ TEST(MalformedModels, EndInOneSentence) {
   EXPECT_GE(broken, 60u);
 }
 
-// A million letters: one word, and many.
+// A million letters: one word, and many. What is quadratic in them runs into the limit of `run`.
 TEST(MillionLetters, AreTokensInAboutLinearTime) {
   REGARD_NEEDS_MODEL("minilm");
   io::TemporaryFolder folder;
   io::write_all(folder / "one_word", std::string(1'000'000, 'a'));
   std::string words;
-  for (int i = 0; i < 1'000'000; ++i) words += static_cast<char>('a' + i * i % 26);
+  for (int64_t i = 0; i < 1'000'000; ++i) words += static_cast<char>('a' + i * i % 26);
   io::write_all(folder / "letters", words);
   for (const char* model : {"minilm", "smollm2", "e5"}) {
     if (!installed(model)) continue;
     for (const char* file : {"one_word", "letters"}) {
       SCOPED_TRACE(std::string(model) + ", " + file);
-      const auto start = std::chrono::steady_clock::now();
       const Outcome outcome = run({"tokens", "--model", model, "--file", (folder / file).string(), "--json"});
-      EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(40));
       EXPECT_EQ(outcome.code, 0) << outcome.err;
       EXPECT_THAT(outcome.out, HasSubstr("\"ids\""));
     }

@@ -13,7 +13,6 @@
 #include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <stdexcept>
 
 extern char** environ;
@@ -163,13 +162,6 @@ bool installed(const std::string& model) {
     if (entry.is_object() && entry.value("name", "") == model) return entry.value("installed", false);
   }
   return false;
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
 }
 
 std::vector<std::string> complaints(const Outcome& outcome) {

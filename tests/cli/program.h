@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/cli/lines.h"
+
 namespace regard::cli::testing {
 
 struct How {
@@ -31,7 +33,6 @@ Outcome shell(const std::string& line, const How& how = {});
 // Whether `regard models` has a model at hand.
 bool installed(const std::string& model);
 
-std::vector<std::string> lines_of(const std::string& text);
 // The sentences that begin with "regard: ", without the lines of progress that a slow machine shows.
 std::vector<std::string> complaints(const Outcome& outcome);
 

