@@ -17,6 +17,7 @@ USES = {
     "layer": ["autograd"],
     "model": ["layer", "io", "text"],
     "lens": ["model", "text"],
+    "train": ["lens", "model", "text", "io"],
     "web": ["lens", "model"],
 }
 WITHOUT_TORCH = {"kernel", "attention", "io", "text"}
