@@ -7,7 +7,7 @@ LEVEL=${1:-look}
 
 # ---- The system and its packages ----
 PROGRAM_PACKAGES=(g++ cmake ninja-build ccache pkg-config libhwy-dev nlohmann-json3-dev libcli11-dev
-  libutf8proc-dev libpng-dev zlib1g-dev libcurl4-openssl-dev libssl-dev libzip-dev curl unzip)
+  libutf8proc-dev libpng-dev zlib1g-dev libcurl4-openssl-dev libssl-dev libzip-dev libtomlplusplus-dev curl unzip)
 TEST_PACKAGES=(libgtest-dev libgmock-dev python3)
 NEON_PACKAGES=(g++-aarch64-linux-gnu qemu-user cmake ninja-build ccache python3)
 AVX512_PACKAGES=(g++ cmake ninja-build ccache libhwy-dev nlohmann-json3-dev libgtest-dev libgmock-dev python3

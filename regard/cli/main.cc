@@ -114,6 +114,7 @@ int run(int argc, char** argv) {
   add_tokens(app);
   add_score(app);
   add_models(app);
+  add_train(app);
   add_bench(app);
   name_environment(app);
 

@@ -12,6 +12,7 @@ void add_embed(CLI::App& app);
 void add_tokens(CLI::App& app);
 void add_score(CLI::App& app);
 void add_models(CLI::App& app);
+void add_train(CLI::App& app);
 void add_bench(CLI::App& app);
 
 }  // namespace regard::cli

@@ -7,13 +7,13 @@
 namespace regard::model {
 namespace {
 
-std::shared_ptr<layer::Linear> linear(const WeightFile& file, const std::string& name, int64_t out,
+std::shared_ptr<layer::Linear> linear(const WeightSource& file, const std::string& name, int64_t out,
                                       int64_t in) {
   return std::make_shared<layer::Linear>(file.matrix(name + ".weight", out, in),
                                          file.vector(name + ".bias", out));
 }
 
-std::shared_ptr<layer::Norm> norm(const WeightFile& file, const std::string& name,
+std::shared_ptr<layer::Norm> norm(const WeightSource& file, const std::string& name,
                                   const TransformerConfig& config) {
   // The first checkpoints were converted from TensorFlow with its names.
   const bool old = file.has(name + ".gamma");
@@ -22,7 +22,7 @@ std::shared_ptr<layer::Norm> norm(const WeightFile& file, const std::string& nam
                                        file.vector(name + (old ? ".beta" : ".bias"), config.width));
 }
 
-std::shared_ptr<layer::Block> block(const WeightFile& file, const std::string& name,
+std::shared_ptr<layer::Block> block(const WeightSource& file, const std::string& name,
                                     const TransformerConfig& config) {
   const int64_t width = config.width;
   const std::string self = name + "attention.self.";
@@ -55,7 +55,7 @@ std::shared_ptr<layer::Block> block(const WeightFile& file, const std::string& n
 
 }  // namespace
 
-std::unique_ptr<Transformer> make_bert(const TransformerConfig& config, const WeightFile& file) {
+std::unique_ptr<Transformer> make_bert(const TransformerConfig& config, const WeightSource& file) {
   const std::string prefix = file.has("bert.embeddings.word_embeddings.weight") ? "bert." : "";
   const std::string embeddings = prefix + "embeddings.";
   TransformerParts parts;

@@ -73,7 +73,7 @@ const Names kGgufNames = {.tokens = "token_embd",
 
 class Builder {
  public:
-  Builder(const TransformerConfig& config, const WeightFile& file, Naming naming)
+  Builder(const TransformerConfig& config, const WeightSource& file, Naming naming)
       : config_(config),
         file_(file),
         gpt2_(config.architecture == "gpt2"),
@@ -233,7 +233,7 @@ class Builder {
   }
 
   const TransformerConfig& config_;
-  const WeightFile& file_;
+  const WeightSource& file_;
   bool gpt2_;
   bool transposed_;  // [in, out]
   bool permuted_;
@@ -243,7 +243,7 @@ class Builder {
 
 }  // namespace
 
-std::unique_ptr<Transformer> make_decoder(const TransformerConfig& config, const WeightFile& weights,
+std::unique_ptr<Transformer> make_decoder(const TransformerConfig& config, const WeightSource& weights,
                                           Naming naming) {
   return std::make_unique<Transformer>(Builder(config, weights, naming).build());
 }

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "regard/model/transformer.h"
-#include "regard/model/weight_file.h"
+#include "regard/model/weight_source.h"
 
 namespace regard::model {
 
@@ -15,7 +15,7 @@ enum class Naming : uint8_t {
 
 // GPT-2, Llama, Mistral, Qwen2 or Qwen3 from published weight names, with or without the prefix "model." or
 // "transformer.". Throws io::Error for a tensor that is missing or has another shape.
-std::unique_ptr<Transformer> make_decoder(const TransformerConfig& config, const WeightFile& weights,
+std::unique_ptr<Transformer> make_decoder(const TransformerConfig& config, const WeightSource& weights,
                                           Naming naming);
 
 }  // namespace regard::model

@@ -12,8 +12,8 @@
 #include "regard/io/e5_file.h"
 #include "regard/io/gguf.h"
 #include "regard/io/model_folder.h"
-#include "regard/layer/weight.h"
 #include "regard/model/precision.h"
+#include "regard/model/weight_source.h"
 
 namespace regard::model {
 
@@ -22,41 +22,28 @@ namespace regard::model {
 // the matrices of products are laid out for the processor once, blocks as they are and floats rounded to
 // kernel::kInt8Format, and the file's memory is given back. What is made here keeps the file open. Every
 // shape is checked; errors are io::Error and name the tensor, the file, what it holds and what was expected.
-class WeightFile {
+class WeightFile final : public WeightSource {
  public:
   explicit WeightFile(std::shared_ptr<const io::ModelFolder> folder, Precision precision = Precision::f32);
   explicit WeightFile(std::shared_ptr<const io::Gguf> gguf, Precision precision = Precision::f32);
   explicit WeightFile(std::shared_ptr<const io::E5File> file, Precision precision = Precision::f32);
 
-  bool has(std::string_view name) const { return find_(name) != nullptr; }
+  bool has(std::string_view name) const override { return find_(name) != nullptr; }
   const std::string& source() const { return source_; }
   int64_t bytes() const { return bytes_; }  // of all tensors
 
-  Precision precision() const { return precision_; }
-
-  // Of a product, [rows, columns]. order, if not empty: row r is row order[r] of the file.
+  Precision precision() const override { return precision_; }
   layer::Weight matrix(const std::string& name, int64_t rows, int64_t columns,
-                       std::vector<int64_t> order = {}) const;
-  // Several, one above the other, so that one product serves them all; nothing unless they can share a form,
-  // which only int8 can.
-  struct Rows {
-    std::string name;
-    int64_t rows = 0;
-    std::vector<int64_t> order;  // as in matrix()
-  };
-  layer::Weight stacked(const std::vector<Rows>& parts, int64_t columns) const;
-  // A table whose rows are looked up, not multiplied: of the file in either precision.
-  layer::Weight table(const std::string& name, int64_t rows, int64_t columns) const;
-  // Both at once: rounded floats would spoil the table, blocks lose nothing.
-  bool in_blocks(const std::string& name) const;
-  // Rows [begin, begin + rows) of a matrix [all_rows, columns].
+                       std::vector<int64_t> order = {}) const override;
+  layer::Weight stacked(const std::vector<Rows>& parts, int64_t columns) const override;
+  layer::Weight table(const std::string& name, int64_t rows, int64_t columns) const override;
+  bool in_blocks(const std::string& name) const override;
   layer::Weight part(const std::string& name, int64_t all_rows, int64_t begin, int64_t rows,
-                     int64_t columns) const;
-  // The same of a matrix that the file holds transposed, as [columns, all_rows].
+                     int64_t columns) const override;
   layer::Weight transposed_part(const std::string& name, int64_t all_rows, int64_t begin, int64_t rows,
-                                int64_t columns) const;
-  // [size] float32, copied.
-  at::Tensor vector(const std::string& name, int64_t size) const;
+                                int64_t columns) const override;
+  // Copied.
+  at::Tensor vector(const std::string& name, int64_t size) const override;
 
  private:
   using Order = std::vector<int64_t>;

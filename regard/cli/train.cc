@@ -1,0 +1,139 @@
+#include <unistd.h>
+#include <cmath>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "regard/cli/interrupt.h"
+#include "regard/cli/verbs.h"
+#include "regard/train/language_model.h"
+#include "regard/train/loop.h"
+#include "regard/train/recipe.h"
+
+// train: a model from a recipe.
+namespace regard::cli {
+namespace {
+
+struct Train {
+  std::string recipe;
+  std::vector<std::string> settings;
+  std::string out;
+  bool json = false;
+};
+
+std::string duration(double seconds) {
+  char text[40];
+  const auto whole = static_cast<long long>(std::llround(seconds));
+  if (whole >= 3600) {
+    std::snprintf(text, sizeof text, "%lld:%02lld:%02lld", whole / 3600, whole / 60 % 60, whole % 60);
+  } else {
+    std::snprintf(text, sizeof text, "%lld:%02lld", whole / 60, whole % 60);
+  }
+  return text;
+}
+
+// Where a training stands, on standard error: one line that is written over on a terminal, else a line every
+// ten seconds.
+class Narrator {
+ public:
+  explicit Narrator(int64_t parameters) : terminal_(isatty(STDERR_FILENO) == 1) {
+    std::cerr << parameters << " parameters\n";
+  }
+
+  void step(const train::StepReport& report) {
+    seconds_ += report.seconds;
+    tokens_ += report.tokens;
+    ++steps_;
+    since_shown_ += report.seconds;
+    if (since_shown_ < (terminal_ ? 0.2 : 10.0) && report.step < report.steps) return;
+    since_shown_ = 0;
+    const double left =
+        seconds_ / static_cast<double>(steps_) * static_cast<double>(report.steps - report.step);
+    char line[200];
+    std::snprintf(line, sizeof line, "step %lld of %lld  loss %.4f  rate %.2e  %.0f tokens/s  %s left",
+                  static_cast<long long>(report.step), static_cast<long long>(report.steps), report.loss,
+                  report.rate, static_cast<double>(tokens_) / seconds_, duration(left).c_str());
+    std::cerr << (terminal_ ? "\r\x1b[K" : "") << line << (terminal_ ? "" : "\n") << std::flush;
+  }
+
+  void validation(int64_t step, const train::Validation& found, bool best) {
+    end_line();
+    char line[200];
+    std::snprintf(line, sizeof line,
+                  "validation after step %lld: loss %.4f, perplexity %.2f, %.4f bits per byte%s",
+                  static_cast<long long>(step), found.loss, std::exp(found.loss), found.bits_per_byte,
+                  best ? " (best so far)" : "");
+    std::cerr << line << '\n';
+  }
+
+  void end_line() const {
+    if (terminal_) std::cerr << "\r\x1b[K";
+  }
+
+ private:
+  bool terminal_;
+  double seconds_ = 0;
+  double since_shown_ = 1e9;
+  int64_t tokens_ = 0;
+  int64_t steps_ = 0;
+};
+
+void run(const Train& options) {
+  const train::Recipe recipe = train::read_recipe(options.recipe, options.settings);
+  const std::filesystem::path folder =
+      options.out.empty() ? std::filesystem::path(options.recipe).stem() : std::filesystem::path(options.out);
+  train::LanguageModel task(recipe);
+  catch_interrupts();
+  int64_t parameters = 0;
+  for (const auto& named : task.parameters()) parameters += named.value.numel();
+  Narrator narrator(parameters);
+  train::Listener listener;
+  listener.step = [&](const train::StepReport& report) { narrator.step(report); };
+  listener.validation = [&](int64_t step, const train::Validation& found, bool best) {
+    narrator.validation(step, found, best);
+  };
+  listener.stop = interrupted;
+  const train::Outcome outcome = train::train(task, recipe, folder, listener);
+  narrator.end_line();
+  const char* ending = outcome.ending == train::Ending::finished  ? "finished"
+                       : outcome.ending == train::Ending::stopped ? "stopped"
+                                                                  : "out of patience";
+  if (options.json) {
+    nlohmann::json json = {
+        {"ending", ending}, {"step", outcome.step}, {"folder", folder.string()}, {"parameters", parameters}};
+    if (outcome.best_loss) {
+      json["best_loss"] = *outcome.best_loss;
+      json["best_step"] = outcome.best_step;
+    }
+    std::cout << json.dump() << '\n';
+    return;
+  }
+  std::cout << ending << " after step " << outcome.step;
+  if (outcome.best_loss)
+    std::cout << "; best validation loss " << *outcome.best_loss << " after step " << outcome.best_step;
+  std::cout << "\nthe model: " << folder.string() << " (try: regard run --model " << folder.string()
+            << " 'Once')\n";
+  if (outcome.ending == train::Ending::stopped) std::cout << "the same command goes on from here\n";
+}
+
+}  // namespace
+
+void add_train(CLI::App& app) {
+  auto options = std::make_shared<Train>();
+  CLI::App* verb = app.add_subcommand("train", "Train a model by a recipe; goes on where it was stopped");
+  verb->add_option("recipe", options->recipe, "Recipe, a TOML file (see recipes/)")
+      ->required()
+      ->type_name("FILE");
+  verb->add_option("--set", options->settings, "A value of the recipe, such as train.steps=100 (repeatable)")
+      ->type_name("KEY=VALUE");
+  verb->add_option("--out", options->out, "Folder of the training and its model (default: the recipe's name)")
+      ->type_name("FOLDER");
+  verb->add_flag("--json", options->json, "The outcome as one JSON object");
+  verb->footer("Example: regard train recipes/shakespeare.toml --set data.train=input.txt --out shakespeare");
+  verb->callback([options] { run(*options); });
+}
+
+}  // namespace regard::cli

@@ -1,0 +1,76 @@
+#include "regard/train/log.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+
+#include "regard/io/atomic_file.h"
+#include "regard/io/error.h"
+
+namespace regard::train {
+namespace {
+
+// Opens a CSV at its end, after its header and the lines whose first number is at most `step`.
+int open_after(const std::filesystem::path& path, const std::string& header, int64_t step) {
+  std::string kept = header + '\n';
+  {
+    std::ifstream old(path);
+    std::string line;
+    std::getline(old, line);  // the header
+    while (std::getline(old, line) && std::strtoll(line.c_str(), nullptr, 10) <= step && !old.eof())
+      kept += line + '\n';
+  }
+  io::write_file_atomically(path, kept);
+  const int descriptor = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  if (descriptor < 0) io::fail(path.string(), std::strerror(errno));
+  return descriptor;
+}
+
+}  // namespace
+
+StepLog::StepLog(const std::filesystem::path& folder, int64_t step)
+    : steps_path_(folder / "log.csv"), validations_path_(folder / "validation.csv") {
+  steps_ = open_after(steps_path_, "step,loss,rate,gradient_norm,tokens,seconds", step);
+  validations_ = open_after(validations_path_, "step,loss,bits_per_byte,tokens,best", step);
+}
+
+StepLog::~StepLog() {
+  if (steps_ >= 0) close(steps_);
+  if (validations_ >= 0) close(validations_);
+}
+
+void StepLog::append(int descriptor, const std::filesystem::path& path, const std::string& line) {
+  for (size_t done = 0; done < line.size();) {
+    const ssize_t written = write(descriptor, line.data() + done, line.size() - done);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) io::fail(path.string(), std::strerror(errno));
+    done += static_cast<size_t>(written);
+  }
+}
+
+void StepLog::step(const StepReport& report) {
+  char line[200];
+  std::snprintf(line, sizeof line, "%lld,%.9g,%.6g,%.6g,%lld,%.4f\n", static_cast<long long>(report.step),
+                report.loss, report.rate, report.gradient_norm, static_cast<long long>(report.tokens),
+                report.seconds);
+  append(steps_, steps_path_, line);
+}
+
+void StepLog::validation(int64_t step, const Validation& validation, bool best) {
+  char line[200];
+  std::snprintf(line, sizeof line, "%lld,%.9g,%.6g,%lld,%d\n", static_cast<long long>(step), validation.loss,
+                validation.bits_per_byte, static_cast<long long>(validation.tokens), best ? 1 : 0);
+  append(validations_, validations_path_, line);
+}
+
+void StepLog::sync() {
+  if (fsync(steps_) != 0) io::fail(steps_path_.string(), std::strerror(errno));
+  if (fsync(validations_) != 0) io::fail(validations_path_.string(), std::strerror(errno));
+}
+
+}  // namespace regard::train

@@ -1,0 +1,114 @@
+#include "regard/train/parameters.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+namespace regard::train {
+namespace {
+
+struct KindName {
+  const char* name;
+  Initialisation::Kind kind;
+};
+constexpr KindName kKinds[] = {{"normal", Initialisation::Kind::normal},
+                               {"xavier_uniform", Initialisation::Kind::xavier_uniform},
+                               {"xavier_normal", Initialisation::Kind::xavier_normal},
+                               {"kaiming_uniform", Initialisation::Kind::kaiming_uniform}};
+
+bool writes_to_the_stream(const std::string& name) {
+  constexpr std::string_view kParts[] = {"o_proj", "down_proj", "c_proj"};
+  return std::any_of(std::begin(kParts), std::end(kParts),
+                     [&](std::string_view part) { return name.find(part) != std::string::npos; });
+}
+
+}  // namespace
+
+Initialisation::Kind initialisation_named(const std::string& name) {
+  std::string known;
+  for (const KindName& kind : kKinds) {
+    if (name == kind.name) return kind.kind;
+    known += std::string(known.empty() ? "" : ", ") + kind.name;
+  }
+  throw std::invalid_argument("initialisation is \"" + name + "\"; known are " + known);
+}
+
+Parameters::Parameters(Initialisation initialisation, std::string prefix, uint64_t seed)
+    : initialisation_(initialisation),
+      prefix_(std::move(prefix)),
+      generator_(at::detail::createCPUGenerator(seed)) {}
+
+layer::Weight Parameters::matrix(const std::string& name, int64_t rows, int64_t columns,
+                                 std::vector<int64_t> order) const {
+  const at::Tensor whole = get(name, {rows, columns});
+  return layer::Weight(order.empty() ? whole : whole.index_select(0, at::tensor(order, at::kLong)));
+}
+
+layer::Weight Parameters::part(const std::string& name, int64_t all_rows, int64_t begin, int64_t rows,
+                               int64_t columns) const {
+  const at::Tensor whole = get(name, {all_rows, columns});
+  return layer::Weight(begin == 0 && rows == all_rows ? whole : whole.narrow(0, begin, rows));
+}
+
+layer::Weight Parameters::transposed_part(const std::string& name, int64_t all_rows, int64_t begin,
+                                          int64_t rows, int64_t columns) const {
+  return layer::Weight(get(name, {columns, all_rows}).narrow(1, begin, rows).t());
+}
+
+at::Tensor Parameters::vector(const std::string& name, int64_t size) const {
+  return get(name, {size});
+}
+
+int64_t Parameters::count() const {
+  int64_t total = 0;
+  for (const Named& named : all_) total += named.value.numel();
+  return total;
+}
+
+at::Tensor Parameters::get(const std::string& name, at::IntArrayRef shape) const {
+  const auto found =
+      std::find_if(all_.begin(), all_.end(), [&](const Named& named) { return named.name == name; });
+  if (found != all_.end()) {
+    if (found->value.sizes() != shape) {
+      throw std::invalid_argument("the parameter " + name + " is asked for in two shapes");
+    }
+    return found->value;
+  }
+  const at::NoGradGuard no_grad;
+  at::Tensor value = at::empty(shape, at::kFloat);
+  initialise(name, value);
+  value.requires_grad_(true);
+  all_.push_back({name, value});
+  return value;
+}
+
+void Parameters::initialise(const std::string& name, at::Tensor& value) const {
+  if (value.dim() < 2) {
+    value.fill_(name.ends_with(".bias") ? 0.0 : 1.0);
+    return;
+  }
+  const auto out = static_cast<double>(value.size(0));
+  const auto in = static_cast<double>(value.size(1));
+  const double divisor = writes_to_the_stream(name) ? initialisation_.residual_divisor : 1.0;
+  const auto uniform = [&](double bound) { value.uniform_(-bound / divisor, bound / divisor, generator_); };
+  switch (initialisation_.kind) {
+    case Initialisation::Kind::normal:
+      value.normal_(0.0, initialisation_.deviation / divisor, generator_);
+      break;
+    case Initialisation::Kind::xavier_uniform:
+      uniform(std::sqrt(6.0 / (in + out)));
+      break;
+    case Initialisation::Kind::xavier_normal:
+      value.normal_(0.0, std::sqrt(2.0 / (in + out)) / divisor, generator_);
+      break;
+    case Initialisation::Kind::kaiming_uniform:
+      uniform(std::sqrt(3.0 / in));
+      break;
+  }
+}
+
+}  // namespace regard::train

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "regard/train/optimizer.h"
+#include "regard/train/parameters.h"
+#include "regard/train/schedule.h"
+
+namespace regard::train {
+
+// What is trained on.
+struct DataRecipe {
+  std::vector<std::filesystem::path> train;  // UTF-8 texts
+  std::vector<std::filesystem::path> valid;  // none: no validation
+  std::string tokenizer = "bytes";  // "bytes" (each byte a token), or a model whose tokenizer is taken
+};
+
+// A decoder of Llama blocks: RMSNorm, rotary positions, grouped heads, SwiGLU; no biases.
+struct DecoderRecipe {
+  int64_t layers = 4;
+  int64_t width = 256;
+  int64_t heads = 8;
+  int64_t kv_heads = 0;      // 0: heads (MHA); 1: MQA
+  int64_t feed_forward = 0;  // 0: 8 / 3 of the width, rounded up to a multiple of 32
+  int64_t window = 0;        // keys that a row sees, itself included; 0: all
+  double rope_base = 10000;
+  bool tied = true;  // the head is the token embedding
+  Initialisation initialisation;
+};
+
+struct TrainRecipe {
+  uint64_t seed = 1;
+  int64_t steps = 1000;
+  int64_t length = 256;    // tokens of a piece
+  int64_t batch = 16;      // pieces of one pass
+  int64_t accumulate = 1;  // passes of one step
+  OptimizerOptions optimizer;
+  Schedule schedule;
+  double clip = 1.0;  // largest norm of all gradients; 0: no bound
+  double label_smoothing =
+      0.0;  // the share of the target spread over all classes, the right one too (as libtorch does)
+  int64_t validate_every = 200;   // steps
+  int64_t validation_pieces = 0;  // 0: all of the validation text
+  int64_t patience = 0;           // stop after so many validations without a better one; 0: never
+  int64_t save_every = 200;
+  int64_t keep = 2;  // newest checkpoints that stay
+};
+
+struct Recipe {
+  DataRecipe data;
+  DecoderRecipe model;
+  TrainRecipe train;
+  // What the file and the settings say, in one order, but for what may change when a training goes on
+  // (train.steps, save_every, keep, patience): two trainings are the same where this is.
+  std::string canonical;
+};
+
+// A TOML file; `settings` ("train.steps=100") win over it. Paths of data are relative to the file's folder.
+// Throws io::Error for a file that cannot be read and std::invalid_argument for what it says: unknown keys
+// (with the nearest known one), values out of range, what does not go together.
+Recipe read_recipe(const std::filesystem::path& path, const std::vector<std::string>& settings = {});
+
+}  // namespace regard::train

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace regard::train {
+
+// Inputs and what should follow each of them: [B, L] int64 both.
+struct TokenBatch {
+  at::Tensor ids;
+  at::Tensor next;
+};
+
+// One long text as tokens, cut into pieces of L tokens for a language model. Which pieces a step sees is a
+// function of (seed, step) alone: a training that stopped goes on where it was without keeping a position.
+// Each pass over the text cuts it at another offset and takes the pieces in another order; what is too short
+// for a piece or a batch waits for the next pass.
+class TokenStream {
+ public:
+  // Throws std::invalid_argument for a text that does not fill one batch.
+  TokenStream(std::vector<int32_t> tokens, int64_t length, int64_t batch, uint64_t seed);
+
+  int64_t tokens() const { return static_cast<int64_t>(tokens_.size()); }
+  int64_t batches_per_pass() const { return pieces_ / batch_; }
+
+  TokenBatch at(int64_t step);
+
+ private:
+  std::vector<int32_t> tokens_;
+  int64_t length_, batch_;
+  uint64_t seed_;
+  int64_t pieces_;      // of a pass
+  int64_t pass_ = -1;   // which `order_` is of
+  int64_t offset_ = 0;  // where its first piece begins
+  std::vector<int64_t> order_;
+};
+
+// The pieces of a whole text one after the other, up to `batch` at a time, for validation; the last token of
+// one piece is the first of the next. limit: pieces at most, 0 for all.
+std::vector<TokenBatch> pieces_in_order(const std::vector<int32_t>& tokens, int64_t length, int64_t batch,
+                                        int64_t limit);
+
+}  // namespace regard::train
