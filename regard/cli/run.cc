@@ -136,6 +136,14 @@ void add_run(CLI::App& app) {
                    "Sample among the likeliest tokens that hold this probability")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
+  verb->add_option("--min-p", options->sampling.min_p,
+                   "Then those at least this share as likely as the most likely one")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  verb->add_option("--repetition-penalty", options->sampling.repetition_penalty,
+                   "Above 1: tokens of the prompt and of the text so far become less likely")
+      ->check(CLI::Range(1e-3, 1e3))
+      ->capture_default_str();
   verb->add_option("--seed", options->sampling.seed, "Seed of the sampling")->capture_default_str();
   add_kv_dtype(*verb, options->kv_type);
   add_precision(*verb, options->precision, "int8 for a file in blocks, else f32");

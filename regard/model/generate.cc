@@ -28,6 +28,25 @@ void check(const Sampling& sampling) {
     throw std::invalid_argument("generate: top_p is " + std::to_string(sampling.top_p) +
                                 "; it must be above 0 and at most 1");
   }
+  if (!(sampling.min_p >= 0 && sampling.min_p <= 1)) {
+    throw std::invalid_argument("generate: min_p is " + std::to_string(sampling.min_p) +
+                                "; it must be from 0 to 1");
+  }
+  if (!(sampling.repetition_penalty > 0) || !std::isfinite(sampling.repetition_penalty)) {
+    throw std::invalid_argument("generate: repetition_penalty is " +
+                                std::to_string(sampling.repetition_penalty) + "; it must be above 0");
+  }
+}
+
+// Each token once, however often it was seen.
+void discourage(std::vector<float>& logits, std::span<const int64_t> seen, double penalty) {
+  std::vector<bool> done(logits.size());
+  for (const int64_t id : seen) {
+    const auto at = static_cast<size_t>(id);
+    if (id < 0 || at >= logits.size() || done[at]) continue;
+    done[at] = true;
+    logits[at] = static_cast<float>(logits[at] > 0 ? logits[at] / penalty : logits[at] * penalty);
+  }
 }
 
 void check(const Model& model, size_t tokens) {
@@ -54,11 +73,18 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 }  // namespace
 
-int64_t choose_token(const at::Tensor& logits, const Sampling& sampling, double draw) {
+int64_t choose_token(const at::Tensor& logits, const Sampling& sampling, double draw,
+                     std::span<const int64_t> seen) {
   check(sampling);
   const at::Tensor flat = logits.reshape({-1}).to(at::kFloat).contiguous();
   const float* values = flat.const_data_ptr<float>();
   const int64_t count = flat.numel();
+  std::vector<float> changed;
+  if (sampling.repetition_penalty != 1.0 && !seen.empty()) {
+    changed.assign(values, values + count);
+    discourage(changed, seen, sampling.repetition_penalty);
+    values = changed.data();
+  }
   if (count == 0) throw std::invalid_argument("generate: there are no logits to choose from");
   if (sampling.temperature == 0) return std::max_element(values, values + count) - values;
 
@@ -86,6 +112,14 @@ int64_t choose_token(const at::Tensor& logits, const Sampling& sampling, double 
     while (nucleus < kept && sum < wanted) sum += weight[static_cast<size_t>(nucleus++)];
     kept = std::max<int64_t>(nucleus, 1);
     total = sum;
+  }
+  if (sampling.min_p > 0) {  // weights fall, the first is 1
+    int64_t likely = 1;
+    total = weight[0];
+    while (likely < kept && weight[static_cast<size_t>(likely)] >= sampling.min_p) {
+      total += weight[static_cast<size_t>(likely++)];
+    }
+    kept = likely;
   }
   double left = draw * total;
   for (int64_t i = 0; i < kept; ++i) {
@@ -127,9 +161,11 @@ Generation generate(Model& model, std::span<const int64_t> prompt, const Generat
     done += count;
     if (options.on_prompt) options.on_prompt(done, result.prompt_tokens);
   }
+  std::vector<int64_t> seen(prompt.begin(), prompt.end());
   while (true) {
-    const int64_t id = choose_token(model.logits(last), options.sampling, draw());
+    const int64_t id = choose_token(model.logits(last), options.sampling, draw(), seen);
     result.ids.push_back(id);
+    seen.push_back(id);
     if (result.ids.size() == 1) {
       result.prompt_seconds = seconds_since(start);
       start = std::chrono::steady_clock::now();

@@ -14,6 +14,10 @@ struct Sampling {
   double temperature = 0.0;
   int64_t top_k = 0;   // keep the k most likely tokens; 0: all
   double top_p = 1.0;  // then the smallest set of tokens that holds this probability
+  double min_p = 0.0;  // then those at least this share as likely as the most likely one (arXiv 2407.01082)
+  // Logits of tokens that were read or made already are divided by this where positive, else multiplied
+  // (CTRL, Keskar et al. 2019, section 4.1): above 1 repeats less. Also with temperature 0.
+  double repetition_penalty = 1.0;
   uint64_t seed = 0;
 };
 
@@ -43,8 +47,10 @@ struct Generation {
 // range.
 Generation generate(Model& model, std::span<const int64_t> prompt, const GenerateOptions& options = {});
 
-// One choice from logits [vocabulary] float32, with `draw` uniform in [0, 1). What generate() uses.
-int64_t choose_token(const at::Tensor& logits, const Sampling& sampling, double draw);
+// One choice from logits [vocabulary] float32, with `draw` uniform in [0, 1). `seen`: the ids that the
+// repetition penalty is about, in any number. What generate() uses.
+int64_t choose_token(const at::Tensor& logits, const Sampling& sampling, double draw,
+                     std::span<const int64_t> seen = {});
 
 // Negative log-likelihood of each token given those before it, in nats: L - 1 float64 values for L ids. Reads
 // the text in one window, through the context's cache if it has one; logits are made in slices, so that

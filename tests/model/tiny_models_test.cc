@@ -127,6 +127,21 @@ TEST(ChooseToken, FollowsTemperatureTopKAndTopP) {
   const Sampling cold{.temperature = 0.05};
   EXPECT_EQ(choose_token(logits, cold, 0.9), 1);
   EXPECT_EQ(choose_token(at::tensor({1.0F, 2.0F, 2.0F}), {}, 0), 1);  // ties: the lowest id
+  Sampling likely{.temperature = 1.0, .min_p = 0.8};                  // 0.4, 0.3 and 0.2 of 0.4: one is left
+  EXPECT_EQ(choose_token(logits, likely, 0.999), 1);
+  likely.min_p = 0.7;
+  EXPECT_EQ(choose_token(logits, likely, 0.999), 3);
+}
+
+// As Hugging Face's RepetitionPenaltyLogitsProcessor: once for each token, towards less.
+TEST(TinyModels, ARepetitionPenaltyMakesSeenTokensLessLikely) {
+  const at::Tensor logits = at::tensor({2.0F, 3.0F, -1.0F});
+  const std::vector<int64_t> seen{1, 1, 1};
+  EXPECT_EQ(choose_token(logits, {.repetition_penalty = 1.4}, 0, seen), 1);  // 3 / 1.4 = 2.14
+  EXPECT_EQ(choose_token(logits, {.repetition_penalty = 1.6}, 0, seen), 0);  // 1.875
+  const at::Tensor negative = at::tensor({-2.0F, -1.5F});
+  EXPECT_EQ(choose_token(negative, {.repetition_penalty = 1.3}, 0, seen), 1);  // -1.95
+  EXPECT_EQ(choose_token(negative, {.repetition_penalty = 1.4}, 0, seen), 0);  // -2.1
 }
 
 }  // namespace
