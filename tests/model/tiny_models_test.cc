@@ -103,7 +103,8 @@ TEST(Generate, RefusesOptionsOutOfRange) {
   const auto model = load_tiny("gpt2");
   const std::vector<int64_t> ids = {1, 2};
   for (const Sampling& bad : {Sampling{.temperature = -1}, Sampling{.temperature = NAN},
-                              Sampling{.top_k = -1}, Sampling{.top_p = 0}, Sampling{.top_p = 1.5}}) {
+                              Sampling{.top_k = -1}, Sampling{.top_p = 0}, Sampling{.top_p = 1.5},
+                              Sampling{.min_p = 2}, Sampling{.repetition_penalty = 0}}) {
     GenerateOptions options;
     options.sampling = bad;
     EXPECT_THROW(generate(*model, ids, options), std::invalid_argument);
@@ -134,7 +135,7 @@ TEST(ChooseToken, FollowsTemperatureTopKAndTopP) {
 }
 
 // As Hugging Face's RepetitionPenaltyLogitsProcessor: once for each token, towards less.
-TEST(TinyModels, ARepetitionPenaltyMakesSeenTokensLessLikely) {
+TEST(ChooseToken, ARepetitionPenaltyMakesSeenTokensLessLikely) {
   const at::Tensor logits = at::tensor({2.0F, 3.0F, -1.0F});
   const std::vector<int64_t> seen{1, 1, 1};
   EXPECT_EQ(choose_token(logits, {.repetition_penalty = 1.4}, 0, seen), 1);  // 3 / 1.4 = 2.14
