@@ -62,7 +62,7 @@ TEST_F(RecipeFile, WrongKeysNameTheNearestRightOne) {
   EXPECT_THAT(refusal(std::string(kLeast) + "[train]\nstep = 5\n"),
               HasSubstr("train.step is not known; did you mean steps?"));
   EXPECT_THAT(refusal(std::string(kLeast) + "[trein]\nsteps = 5\n"), HasSubstr("did you mean train?"));
-  EXPECT_THAT(refusal(kLeast, {"model.widht=64"}), HasSubstr("did you mean width?"));
+  EXPECT_THAT(refusal(kLeast, {"model.layer=3"}), HasSubstr("did you mean layers?"));
   EXPECT_THAT(refusal(std::string(kLeast) + "[model]\nzzz = 5\n"), HasSubstr("known are"));
 }
 
