@@ -17,10 +17,9 @@ struct Bound {
 };
 
 // float32 kernels, S = the largest visible |logit|: one rounding each of a few steps, and what a rounding of
-// the logit costs after exp. Beyond 256 features the sum q . k is long enough to count by itself.
-inline Bound float32_bound(double largest_logit, int64_t features = 1) {
-  const double length = std::max(1.0, std::sqrt(static_cast<double>(features) / 256));
-  const double rms = (8 + 1.5 * largest_logit) * length * std::ldexp(1.0, -24);
+// the logit costs after exp. Any number of features: kernels sum products in parts of 128.
+inline Bound float32_bound(double largest_logit) {
+  const double rms = (8 + 1.5 * largest_logit) * std::ldexp(1.0, -24);
   return {rms, 4 * rms};
 }
 
