@@ -14,7 +14,8 @@ namespace regard::attention {
 
 // The period of a mask whose only term is a stride, within one band if any (causal, window, prefix, first
 // rows); 0 where classes cannot run apart: other parts and alternatives, ALiBi and dropout, which count
-// positions, rows that must have the bits of a cache's, and periods so long that a class would have fewer than 8 keys. Does not depend on the rows.
+// positions, rows that must have the bits of a cache's, and periods so long that a class would have fewer
+// than 8 keys. Does not depend on the rows.
 int64_t residue_period(const Spec& spec, const Operands& operands);
 
 // The same for the backward; 0 also where the gradient of a bias or of sinks is wanted, to which all classes

@@ -15,7 +15,7 @@ struct AdaptiveSoftmaxOptions {
   int64_t classes = 2;           // sorted by falling frequency
   std::vector<int64_t> cutoffs;  // rising, inside (0, classes): the shortlist ends at the first, clusters at
                                  // the others and at `classes`
-  double division = 4.0;  // cluster i works in floor(width / division^(i + 1)) numbers
+  double division = 4.0;         // cluster i works in floor(width / division^(i + 1)) numbers
   bool head_bias = false;
 };
 

@@ -30,7 +30,7 @@ class MixtureOfExperts : public torch::nn::Module {
     at::Tensor balance;  // experts * sum of (share of choices) (mean probability): 1 when all are used alike;
                          // to be added to the loss with a small factor (Switch, section 2.2). Its gradient
                          // goes to the router
-    at::Tensor counts;  // [experts] int64, how many tokens chose each
+    at::Tensor counts;   // [experts] int64, how many tokens chose each
   };
   // x: [..., width]
   Result forward(const at::Tensor& x) const;

@@ -1,7 +1,6 @@
 // SmolLM2's tokenizer, from its GGUF file, against llama.cpp and the published Rust code, which agree.
 #include <gtest/gtest.h>
 
-
 #include "golden.h"
 #include "regard/io/gguf.h"
 #include "regard/text/byte_bpe.h"
