@@ -177,7 +177,7 @@ TEST(Block, EqualsTorchsEncoderLayer) {
         AttentionOptions{.heads = 3, .kv_heads = 3, .head_size = 4},
         AttentionParts{stacked(golden, "w.self_attn.", 0), stacked(golden, "w.self_attn.", 1),
                        stacked(golden, "w.self_attn.", 2), linear(golden, "self_attn.out_proj"), nullptr,
-                       nullptr});
+                       nullptr, nullptr});
     const Block block(pre ? NormPlace::pre : NormPlace::post, attention, layer_norm(golden, "norm1"),
                       std::make_shared<FeedForward>(pre ? Activation::gelu : Activation::relu,
                                                     linear(golden, "linear1"), linear(golden, "linear2")),
@@ -232,7 +232,7 @@ TEST(Attention, EqualsGemma3) {
     const Attention attention(
         {.heads = 4, .kv_heads = 2, .head_size = 6, .causal = true, .window = sliding ? 4 : 0},
         {linear(golden, "self_attn.q_proj"), linear(golden, "self_attn.k_proj"),
-         linear(golden, "self_attn.v_proj"), linear(golden, "self_attn.o_proj"),
+         linear(golden, "self_attn.v_proj"), linear(golden, "self_attn.o_proj"), nullptr,
          rms("self_attn.q_norm", rest), rms("self_attn.k_norm")});
     const FeedForward feed(Activation::gelu_tanh, linear(golden, "mlp.up_proj"),
                            linear(golden, "mlp.down_proj"), linear(golden, "mlp.gate_proj"));
