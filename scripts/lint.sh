@@ -31,6 +31,7 @@ esac
 
 tidy=$(tool clang-tidy)
 configure asan
+cmake build/asan >/dev/null  # so that sources newer than the build folder are known
 headers=$(sources | grep '\.h$' | xargs cat .clang-tidy build/asan/CMakeCache.txt | sha256sum | cut -d' ' -f1)
 mkdir -p build/lint
 check_one() {  # SOURCE: quiet when fine
