@@ -9,6 +9,7 @@
 #include "regard/io/error.h"
 #include "regard/io/gguf.h"
 #include "regard/model/decoder.h"
+#include "regard/model/weight_file.h"
 
 namespace regard::model::testing {
 namespace {
