@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace regard::cli::testing {
+namespace regard::cli {
 
 inline std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -14,4 +14,4 @@ inline std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-}  // namespace regard::cli::testing
+}  // namespace regard::cli

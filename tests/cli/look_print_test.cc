@@ -17,7 +17,6 @@ namespace regard::cli {
 namespace {
 
 using lens::made::random_layer;
-using testing::lines_of;
 
 const std::vector<std::string> kChinese{"<s>", "我", "吃", "了", "一个", "苹果",
                                         "，",  "你", "喝", "茶", "</s>"};
