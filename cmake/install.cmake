@@ -4,8 +4,8 @@ install(TARGETS regard_kernel regard_attention EXPORT regard-targets ARCHIVE DES
 # Not the headers of the rooms' own use: some of them include Highway.
 install(DIRECTORY regard/kernel regard/attention DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/regard
         FILES_MATCHING PATTERN "*.h" PATTERN "*-inl.h" EXCLUDE
-        REGEX "/kernel/(dispatch|hwy_config|kernels|rows|prefill_layout|decode_layout|quantized_rows|quantized_layout|dot_products)\\.h$" EXCLUDE
-        REGEX "/attention/(lower|definition)\\.h$" EXCLUDE)
+        REGEX "/kernel/(dispatch|hwy_config|kernels|[a-z_]+_layout|quantized_rows|dot_products)\\.h$" EXCLUDE
+        REGEX "/attention/(lower|definition|owned)\\.h$" EXCLUDE)
 install(EXPORT regard-targets NAMESPACE regard:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/regard)
 configure_package_config_file(cmake/regard-config.cmake.in ${PROJECT_BINARY_DIR}/regard-config.cmake
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/regard)

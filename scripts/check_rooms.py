@@ -67,6 +67,8 @@ def breaches(root):
                 yield f"{shown}:{number}: {room} is free of libtorch but includes {header}"
             if room in ("kernel", "attention") and first == "hwy" and path.suffix == ".h" and installed(f"/{shown}"):
                 yield f"{shown}:{number}: a public header includes Highway ({header})"
+            if room in ("kernel", "attention") and path.suffix == ".h" and first == "regard" and installed(f"/{shown}") and not installed(f"/{header}"):
+                yield f"{shown}:{number}: an installed header includes {header}, which is not installed (cmake/install.cmake)"
             if header.startswith("../") or header.startswith("./"):
                 yield f"{shown}:{number}: include by the path from the root, not {header}"
 
