@@ -188,6 +188,7 @@ HWY_INLINE void multiply_group(const Panel& panel, const RoundedRows& x, int64_t
                                int64_t first_quad, Ints (&dot)[kR][kRowVecs]) {
   constexpr bool kSigned = F::kBits == 8 && kSignedBytes;
   const int8_t* from = x.values + row * x.value_stride + block * x.block_bytes();
+// N names the loop's variable. NOLINTNEXTLINE(bugprone-macro-parentheses)
 #define REGARD_EACH(N, COUNT) _Pragma("GCC unroll 16") for (int64_t N = 0; N < (COUNT); ++N)
   if constexpr (!kDot && F::kBits == 8 && !kSignedBytes) {
 #if HWY_TARGET != HWY_NEON
