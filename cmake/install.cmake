@@ -5,7 +5,7 @@ install(TARGETS regard_kernel regard_attention EXPORT regard-targets ARCHIVE DES
 install(DIRECTORY regard/kernel regard/attention DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/regard
         FILES_MATCHING PATTERN "*.h" PATTERN "*-inl.h" EXCLUDE
         REGEX "/kernel/(dispatch|hwy_config|kernels|[a-z_]+_layout|quantized_rows|dot_products)\\.h$" EXCLUDE
-        REGEX "/attention/(lower|definition|owned)\\.h$" EXCLUDE)
+        REGEX "/attention/(lower|definition|owned|view_fault)\\.h$" EXCLUDE)
 install(EXPORT regard-targets NAMESPACE regard:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/regard)
 configure_package_config_file(cmake/regard-config.cmake.in ${PROJECT_BINARY_DIR}/regard-config.cmake
   INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/regard)

@@ -5,17 +5,12 @@
 
 #include "regard/attention/lower.h"
 #include "regard/attention/spec.h"
+#include "regard/attention/view_fault.h"
 
 namespace regard::attention {
 namespace {
 
 using kernel::Extents;
-
-std::string text(const Extents& size) {
-  std::ostringstream out;
-  out << '[' << size[0] << ", " << size[1] << ", " << size[2] << ", " << size[3] << ']';
-  return out.str();
-}
 
 template <class... Parts>
 [[noreturn]] void fail(const Parts&... parts) {
@@ -25,48 +20,19 @@ template <class... Parts>
   throw std::invalid_argument(out.str());
 }
 
-bool is_empty(const Extents& size) {
-  return size[0] == 0 || size[1] == 0 || size[2] == 0 || size[3] == 0;
+void refuse(const std::string& fault) {
+  if (!fault.empty()) fail(fault);
 }
 
-template <class V>
-bool is_given(const V& view) {
-  return view.data != nullptr || view.size != Extents{};
-}
-
-// Sizes at least 0, every element's offset within int64 bytes, data where there are elements.
 template <class V>
 void check_view(const char* name, const V& view) {
-  for (const int64_t size : view.size) {
-    if (size < 0) fail(name, " has sizes ", text(view.size), "; allowed: 0 or more");
-  }
-  if (is_empty(view.size)) return;
-  constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 8;
-  int64_t count = 1;
-  int64_t reach = 0;
-  for (int axis = 0; axis < 4; ++axis) {
-    int64_t step = 0;
-    // -(2^63) has no positive twin: refuse it with the rest.
-    if (__builtin_mul_overflow(count, view.size[axis], &count) || count > kMost ||
-        view.stride[axis] == std::numeric_limits<int64_t>::min() ||
-        __builtin_mul_overflow(view.size[axis] - 1, std::abs(view.stride[axis]), &step) ||
-        __builtin_add_overflow(reach, step, &reach) || reach > kMost) {
-      fail(name, " has sizes ", text(view.size), " and strides ", text(view.stride),
-           "; allowed: offsets below 2^60 elements");
-    }
-  }
-  if (view.data == nullptr) fail(name, " has sizes ", text(view.size), " but no data; allowed: a pointer");
+  refuse(size_fault(name, view));
+  refuse(storage_fault(name, view));
 }
 
 template <class V>
 void check_output(const char* name, const V& view) {
-  if (is_empty(view.size)) return;
-  for (int axis = 0; axis < 4; ++axis) {
-    if (view.size[axis] > 1 && view.stride[axis] == 0) {
-      fail(name, " has sizes ", text(view.size), " and strides ", text(view.stride),
-           "; allowed: a place of its own for each element (no stride 0)");
-    }
-  }
+  refuse(sharing_fault(name, view));
 }
 
 template <class V>

@@ -4,17 +4,12 @@
 #include <stdexcept>
 
 #include "regard/attention/linear_check.h"
+#include "regard/attention/view_fault.h"
 
 namespace regard::attention {
 namespace {
 
 using kernel::Extents;
-
-std::string text(const Extents& size) {
-  std::ostringstream out;
-  out << '[' << size[0] << ", " << size[1] << ", " << size[2] << ", " << size[3] << ']';
-  return out.str();
-}
 
 template <class... Parts>
 [[noreturn]] void fail(const Parts&... parts) {
@@ -24,45 +19,23 @@ template <class... Parts>
   throw std::invalid_argument(out.str());
 }
 
-bool is_empty(const Extents& size) {
-  return size[0] == 0 || size[1] == 0 || size[2] == 0 || size[3] == 0;
+void refuse(const std::string& fault) {
+  if (!fault.empty()) fail(fault);
 }
 
-template <class V>
-bool is_given(const V& view) {
-  return view.data != nullptr || view.size != Extents{};
-}
-
-// The sizes wanted, each offset within int64 bytes, data where there are elements.
+// The sizes wanted, and what storage_fault() asks.
 template <class V>
 void check_view(const char* name, const V& view, const Extents& size, const char* axes) {
-  for (const int64_t extent : view.size)
-    if (extent < 0) fail(name, " has sizes ", text(view.size), "; allowed: 0 or more");
+  refuse(size_fault(name, view));
   if (view.size != size) fail(name, " has sizes ", text(view.size), "; allowed: ", axes, " = ", text(size));
-  if (is_empty(size)) return;
-  constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 8;
-  int64_t count = 1;
-  int64_t reach = 0;
-  for (int axis = 0; axis < 4; ++axis) {
-    int64_t step = 0;
-    if (__builtin_mul_overflow(count, size[axis], &count) || count > kMost ||
-        view.stride[axis] == std::numeric_limits<int64_t>::min() ||
-        __builtin_mul_overflow(size[axis] - 1, std::abs(view.stride[axis]), &step) ||
-        __builtin_add_overflow(reach, step, &reach) || reach > kMost)
-      fail(name, " has sizes ", text(size), " and strides ", text(view.stride),
-           "; allowed: offsets below 2^60 elements");
-  }
-  if (view.data == nullptr) fail(name, " has sizes ", text(size), " but no data; allowed: a pointer");
+  refuse(storage_fault(name, view));
 }
 
 template <class V>
 void check_output(const char* name, const V& view, const Extents& size, const char* axes) {
   if (!is_given(view)) return;
   check_view(name, view, size, axes);
-  for (int axis = 0; axis < 4 && !is_empty(size); ++axis)
-    if (size[axis] > 1 && view.stride[axis] == 0)
-      fail(name, " has sizes ", text(size), " and strides ", text(view.stride),
-           "; allowed: a place of its own for each element (no stride 0)");
+  refuse(sharing_fault(name, view));
 }
 
 // Each axis that of `size` or 1.
