@@ -1,4 +1,3 @@
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -18,8 +17,7 @@ using namespace regard;
 std::vector<std::unique_ptr<text::Tokenizer>> tokenizers() {
   std::vector<std::unique_ptr<text::Tokenizer>> out;
   for (const std::string name : {"bpe_gpt2", "bpe_llama3", "bpe_qwen2", "unigram"}) {
-    std::ifstream file(std::filesystem::path(__FILE__).parent_path() / "../golden/tokenizers-small" /
-                       (name + ".json"));
+    std::ifstream file(REGARD_GOLDEN_DIR "/tokenizers-small/" + name + ".json");
     const std::string json{std::istreambuf_iterator<char>(file), {}};
     out.push_back(text::tokenizer_from_json(json, name));
   }
