@@ -11,16 +11,14 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "regard/train/names.h"
+
 namespace regard::train {
 namespace {
 
-struct KindName {
-  const char* name;
-  OptimizerOptions::Kind kind;
-};
-constexpr KindName kKinds[] = {{"adamw", OptimizerOptions::Kind::adamw},
-                               {"adam", OptimizerOptions::Kind::adam},
-                               {"sgd", OptimizerOptions::Kind::sgd}};
+constexpr Name<OptimizerOptions::Kind> kKinds[] = {{"adamw", OptimizerOptions::Kind::adamw},
+                                                   {"adam", OptimizerOptions::Kind::adam},
+                                                   {"sgd", OptimizerOptions::Kind::sgd}};
 
 using torch::optim::OptimizerParamGroup;
 using Groups = std::vector<OptimizerParamGroup>;
@@ -45,12 +43,7 @@ std::unique_ptr<torch::optim::OptimizerParamState> adam_from(const Find& find) {
 }  // namespace
 
 OptimizerOptions::Kind optimizer_named(const std::string& name) {
-  std::string known;
-  for (const KindName& kind : kKinds) {
-    if (name == kind.name) return kind.kind;
-    known += std::string(known.empty() ? "" : ", ") + kind.name;
-  }
-  throw std::invalid_argument("optimizer is \"" + name + "\"; known are " + known);
+  return kind_named("optimizer", name, kKinds);
 }
 
 struct Optimizer::Inside {

@@ -8,17 +8,15 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "regard/train/names.h"
+
 namespace regard::train {
 namespace {
 
-struct KindName {
-  const char* name;
-  Initialisation::Kind kind;
-};
-constexpr KindName kKinds[] = {{"normal", Initialisation::Kind::normal},
-                               {"xavier_uniform", Initialisation::Kind::xavier_uniform},
-                               {"xavier_normal", Initialisation::Kind::xavier_normal},
-                               {"kaiming_uniform", Initialisation::Kind::kaiming_uniform}};
+constexpr Name<Initialisation::Kind> kKinds[] = {{"normal", Initialisation::Kind::normal},
+                                                 {"xavier_uniform", Initialisation::Kind::xavier_uniform},
+                                                 {"xavier_normal", Initialisation::Kind::xavier_normal},
+                                                 {"kaiming_uniform", Initialisation::Kind::kaiming_uniform}};
 
 bool writes_to_the_stream(const std::string& name) {
   constexpr std::string_view kParts[] = {"o_proj", "down_proj", "c_proj"};
@@ -29,12 +27,7 @@ bool writes_to_the_stream(const std::string& name) {
 }  // namespace
 
 Initialisation::Kind initialisation_named(const std::string& name) {
-  std::string known;
-  for (const KindName& kind : kKinds) {
-    if (name == kind.name) return kind.kind;
-    known += std::string(known.empty() ? "" : ", ") + kind.name;
-  }
-  throw std::invalid_argument("initialisation is \"" + name + "\"; known are " + known);
+  return kind_named("initialisation", name, kKinds);
 }
 
 Parameters::Parameters(Initialisation initialisation, std::string prefix, uint64_t seed)

@@ -3,30 +3,22 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-#include <stdexcept>
+
+#include "regard/train/names.h"
 
 namespace regard::train {
 namespace {
 
-struct KindName {
-  const char* name;
-  Schedule::Kind kind;
-};
-constexpr KindName kKinds[] = {{"constant", Schedule::Kind::constant},
-                               {"linear", Schedule::Kind::linear},
-                               {"cosine", Schedule::Kind::cosine},
-                               {"inverse_root", Schedule::Kind::inverse_root},
-                               {"noam", Schedule::Kind::noam}};
+constexpr Name<Schedule::Kind> kKinds[] = {{"constant", Schedule::Kind::constant},
+                                           {"linear", Schedule::Kind::linear},
+                                           {"cosine", Schedule::Kind::cosine},
+                                           {"inverse_root", Schedule::Kind::inverse_root},
+                                           {"noam", Schedule::Kind::noam}};
 
 }  // namespace
 
 Schedule::Kind schedule_named(const std::string& name) {
-  std::string known;
-  for (const KindName& kind : kKinds) {
-    if (name == kind.name) return kind.kind;
-    known += std::string(known.empty() ? "" : ", ") + kind.name;
-  }
-  throw std::invalid_argument("schedule is \"" + name + "\"; known are " + known);
+  return kind_named("schedule", name, kKinds);
 }
 
 double Schedule::at(int64_t step) const {
