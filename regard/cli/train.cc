@@ -9,8 +9,8 @@
 
 #include "regard/cli/interrupt.h"
 #include "regard/cli/verbs.h"
-#include "regard/train/language_model.h"
 #include "regard/train/loop.h"
+#include "regard/train/make_task.h"
 #include "regard/train/recipe.h"
 
 // train: a model from a recipe.
@@ -63,10 +63,18 @@ class Narrator {
     end_line();
     char line[200];
     std::snprintf(line, sizeof line,
-                  "validation after step %lld: loss %.4f, perplexity %.2f, %.4f bits per byte%s",
-                  static_cast<long long>(step), found.loss, std::exp(found.loss), found.bits_per_byte,
-                  best ? " (best so far)" : "");
-    std::cerr << line << '\n';
+                  "validation after step %lld: loss %.4f, perplexity %.2f, %.4f bits per byte",
+                  static_cast<long long>(step), found.loss, std::exp(found.loss), found.bits_per_byte);
+    std::cerr << line;
+    const auto add = [&](const char* name, const char* format, const std::optional<double>& value) {
+      if (!value) return;
+      std::snprintf(line, sizeof line, format, *value);
+      std::cerr << ", " << name << ' ' << line;
+    };
+    add("BLEU", "%.2f", found.bleu);
+    add("chrF", "%.2f", found.chrf);
+    add("exact", "%.4f", found.accuracy);
+    std::cerr << (best ? " (best so far)" : "") << '\n';
   }
 
   void end_line() const {
@@ -85,10 +93,10 @@ void run(const Train& options) {
   const train::Recipe recipe = train::read_recipe(options.recipe, options.settings);
   const std::filesystem::path folder =
       options.out.empty() ? std::filesystem::path(options.recipe).stem() : std::filesystem::path(options.out);
-  train::LanguageModel task(recipe);
+  const std::unique_ptr<train::Task> task = train::make_task(recipe, folder);
   catch_interrupts();
   int64_t parameters = 0;
-  for (const auto& named : task.parameters()) parameters += named.value.numel();
+  for (const auto& named : task->parameters()) parameters += named.value.numel();
   Narrator narrator(parameters);
   train::Listener listener;
   listener.step = [&](const train::StepReport& report) { narrator.step(report); };
@@ -96,24 +104,26 @@ void run(const Train& options) {
     narrator.validation(step, found, best);
   };
   listener.stop = interrupted;
-  const train::Outcome outcome = train::train(task, recipe, folder, listener);
+  const train::Outcome outcome = train::train(*task, recipe, folder, listener);
   narrator.end_line();
   const char* ending = outcome.ending == train::Ending::finished  ? "finished"
                        : outcome.ending == train::Ending::stopped ? "stopped"
                                                                   : "out of patience";
+  const char* metric = train::metric_name(recipe.train.best);
   if (options.json) {
     nlohmann::json json = {
         {"ending", ending}, {"step", outcome.step}, {"folder", folder.string()}, {"parameters", parameters}};
-    if (outcome.best_loss) {
-      json["best_loss"] = *outcome.best_loss;
+    if (outcome.best) {
+      json[std::string("best_") + metric] = *outcome.best;
       json["best_step"] = outcome.best_step;
     }
     std::cout << json.dump() << '\n';
     return;
   }
   std::cout << ending << " after step " << outcome.step;
-  if (outcome.best_loss)
-    std::cout << "; best validation loss " << *outcome.best_loss << " after step " << outcome.best_step;
+  if (outcome.best)
+    std::cout << "; best validation " << metric << ' ' << *outcome.best << " after step "
+              << outcome.best_step;
   std::cout << "\nthe model: " << folder.string() << " (try: regard run --model " << folder.string()
             << " 'Once')\n";
   if (outcome.ending == train::Ending::stopped) std::cout << "the same command goes on from here\n";

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <span>
 #include <string_view>
 
@@ -58,6 +59,13 @@ at::Tensor copy_of(const io::Tensor& tensor, const std::string& source) {
   return out;
 }
 
+const std::string& word_of(const Checkpoint& checkpoint, const std::string& key,
+                           const std::filesystem::path& path) {
+  const auto found = checkpoint.state.find(key);
+  if (found == checkpoint.state.end()) io::fail(path.string(), "its metadata lacks " + io::quoted(key));
+  return found->second;
+}
+
 }  // namespace
 
 std::filesystem::path checkpoint_path(const std::filesystem::path& folder, int64_t step) {
@@ -88,15 +96,11 @@ Checkpoint read_checkpoint(const std::filesystem::path& path) {
   Checkpoint out;
   out.state = file.metadata();
   const auto format = out.state.find("format");
-  const auto step = out.state.find("step");
-  if (format == out.state.end() || format->second != kFormat || step == out.state.end()) {
+  if (format == out.state.end() || format->second != kFormat) {
     io::fail(path.string(), "this is no checkpoint of a training (its metadata does not say \"" +
                                 std::string(kFormat) + "\")");
   }
-  const char* end = step->second.data() + step->second.size();
-  if (std::from_chars(step->second.data(), end, out.step).ptr != end || out.step < 0) {
-    io::fail(path.string(), "the step is \"" + step->second + "\"; it must be a number from 0");
-  }
+  out.step = whole_number(out, "step", path);
   out.state.erase("format");
   out.state.erase("step");
   for (const io::Tensor& tensor : file.tensors()) {
@@ -108,6 +112,33 @@ Checkpoint read_checkpoint(const std::filesystem::path& path) {
     auto& into = group == "model" ? out.model : out.optimizer;
     into.push_back({tensor.name.substr(slash + 1), copy_of(tensor, path.string())});
   }
+  return out;
+}
+
+std::string exact(double value) {
+  char text[40];
+  const auto end = std::to_chars(text, text + sizeof text, value, std::chars_format::hex).ptr;
+  return {text, end};
+}
+
+double number(const Checkpoint& checkpoint, const std::string& key, const std::filesystem::path& path) {
+  const std::string& text = word_of(checkpoint, key, path);
+  double out = 0;
+  const char* end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, out, std::chars_format::hex);
+  if (read.ec != std::errc() || read.ptr != end || !std::isfinite(out))
+    io::fail(path.string(), key + " is " + io::quoted(text) + "; it must be a number");
+  return out;
+}
+
+int64_t whole_number(const Checkpoint& checkpoint, const std::string& key,
+                     const std::filesystem::path& path) {
+  const std::string& text = word_of(checkpoint, key, path);
+  int64_t out = -1;
+  const char* end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, out);
+  if (read.ec != std::errc() || read.ptr != end || out < 0)
+    io::fail(path.string(), key + " is " + io::quoted(text) + "; it must be a whole number from 0");
   return out;
 }
 

@@ -30,6 +30,12 @@ void write_checkpoint(const std::filesystem::path& path, const Checkpoint& check
 // Throws io::Error: not a checkpoint, damaged, cut short.
 Checkpoint read_checkpoint(const std::filesystem::path& path);
 
+// Numbers among the words of a state. number() gives back the bits that exact() wrote. Both throw io::Error
+// naming `path` where the key is missing or holds anything but one number; whole numbers are not negative.
+std::string exact(double value);
+double number(const Checkpoint& checkpoint, const std::string& key, const std::filesystem::path& path);
+int64_t whole_number(const Checkpoint& checkpoint, const std::string& key, const std::filesystem::path& path);
+
 // The newest one of a folder; none where there is none.
 std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& folder);
 

@@ -56,21 +56,24 @@ std::string config_of(const DecoderRecipe& model, const TrainRecipe& train, size
 }  // namespace
 
 LanguageModel::LanguageModel(const Recipe& recipe)
-    : recipe_(recipe),
+    : LanguageModel(std::get<LanguageModelRecipe>(recipe.task), recipe.train) {}
+
+LanguageModel::LanguageModel(const LanguageModelRecipe& recipe, const TrainRecipe& train)
+    : train_(train),
       tokenizer_json_(tokenizer_json_of(recipe.data.tokenizer)),
       tokenizer_(text::tokenizer_from_json(tokenizer_json_, "the tokenizer of " + recipe.data.tokenizer)),
-      config_json_(config_of(recipe.model, recipe.train, tokenizer_->vocabulary_size())),
-      parameters_(recipe.model.initialisation, "model.", recipe.train.seed) {
+      config_json_(config_of(recipe.model, train, tokenizer_->vocabulary_size())),
+      parameters_(recipe.model.initialisation, "model.", train.seed) {
   const auto config = model::read_config(io::parse_json(config_json_, "config.json"), "config.json");
   model_ = model::make_decoder(config, parameters_, model::Naming::hugging_face);
-  stream_ = std::make_unique<TokenStream>(tokens_of(recipe.data.train, nullptr), recipe.train.length,
-                                          recipe.train.batch, recipe.train.seed);
+  stream_ = std::make_unique<TokenStream>(tokens_of(recipe.data.train, nullptr), train.length, train.batch,
+                                          train.seed);
   if (recipe.data.valid.empty()) return;
   int64_t bytes = 0;
   valid_ = tokens_of(recipe.data.valid, &bytes);
-  if (static_cast<int64_t>(valid_.size()) <= recipe.train.length) {
+  if (static_cast<int64_t>(valid_.size()) <= train.length) {
     throw std::invalid_argument("the validation text has " + std::to_string(valid_.size()) +
-                                " tokens; more than train.length (" + std::to_string(recipe.train.length) +
+                                " tokens; more than train.length (" + std::to_string(train.length) +
                                 ") are needed");
   }
   valid_tokens_per_byte_ = static_cast<double>(valid_.size()) / static_cast<double>(bytes);
@@ -102,16 +105,16 @@ at::Tensor LanguageModel::logits(const at::Tensor& ids) {
 at::Tensor LanguageModel::loss(int64_t pass) {
   const TokenBatch batch = stream_->at(pass);
   return at::cross_entropy_loss(logits(batch.ids).flatten(0, 1), batch.next.flatten(), {},
-                                at::Reduction::Mean, -100, recipe_.train.label_smoothing);
+                                at::Reduction::Mean, -100, train_.label_smoothing);
 }
 
-std::optional<Validation> LanguageModel::validate() {
+std::optional<Validation> LanguageModel::validate(int64_t /*step*/) {
   if (valid_.empty()) return std::nullopt;
   const at::NoGradGuard no_grad;
   Validation out;
   double sum = 0;
   for (const TokenBatch& batch :
-       pieces_in_order(valid_, recipe_.train.length, recipe_.train.batch, recipe_.train.validation_pieces)) {
+       pieces_in_order(valid_, train_.length, train_.batch, train_.validation_pieces)) {
     sum +=
         at::cross_entropy_loss(logits(batch.ids).flatten(0, 1), batch.next.flatten(), {}, at::Reduction::Sum)
             .item<double>();

@@ -17,12 +17,14 @@ namespace regard::train {
 class LanguageModel final : public Task {
  public:
   // Reads the texts. Throws io::Error and std::invalid_argument as read_recipe() does.
+  LanguageModel(const LanguageModelRecipe& recipe, const TrainRecipe& train);
+  // Of a recipe of this kind.
   explicit LanguageModel(const Recipe& recipe);
 
   const std::vector<Parameters::Named>& parameters() const override { return parameters_.all(); }
   at::Tensor loss(int64_t pass) override;
-  int64_t tokens_per_pass() const override { return recipe_.train.batch * recipe_.train.length; }
-  std::optional<Validation> validate() override;
+  int64_t tokens(int64_t /*pass*/) override { return train_.batch * train_.length; }
+  std::optional<Validation> validate(int64_t step) override;
   void save(const std::filesystem::path& folder) const override;
   std::string find_not_a_number(int64_t pass) override;
 
@@ -33,7 +35,7 @@ class LanguageModel final : public Task {
   at::Tensor logits(const at::Tensor& ids);
   std::vector<int32_t> tokens_of(const std::vector<std::filesystem::path>& paths, int64_t* bytes) const;
 
-  Recipe recipe_;
+  TrainRecipe train_;
   std::string tokenizer_json_;
   std::unique_ptr<text::Tokenizer> tokenizer_;
   std::string config_json_;

@@ -36,7 +36,8 @@ int open_after(const std::filesystem::path& path, const std::string& header, int
 StepLog::StepLog(const std::filesystem::path& folder, int64_t step)
     : steps_path_(folder / "log.csv"), validations_path_(folder / "validation.csv") {
   steps_ = open_after(steps_path_, "step,loss,rate,gradient_norm,tokens,seconds", step);
-  validations_ = open_after(validations_path_, "step,loss,bits_per_byte,tokens,best", step);
+  validations_ =
+      open_after(validations_path_, "step,loss,bits_per_byte,tokens,bleu,chrf,accuracy,best", step);
 }
 
 StepLog::~StepLog() {
@@ -62,10 +63,16 @@ void StepLog::step(const StepReport& report) {
 }
 
 void StepLog::validation(int64_t step, const Validation& validation, bool best) {
-  char line[200];
-  std::snprintf(line, sizeof line, "%lld,%.9g,%.6g,%lld,%d\n", static_cast<long long>(step), validation.loss,
-                validation.bits_per_byte, static_cast<long long>(validation.tokens), best ? 1 : 0);
-  append(validations_, validations_path_, line);
+  const auto shown = [](const char* format, const std::optional<double>& value) {
+    char text[40];
+    return value ? std::string(text, static_cast<size_t>(std::snprintf(text, sizeof text, format, *value)))
+                 : std::string();
+  };
+  append(validations_, validations_path_,
+         std::to_string(step) + ',' + shown("%.9g", validation.loss) + ',' +
+             shown("%.6g", validation.bits_per_byte) + ',' + std::to_string(validation.tokens) + ',' +
+             shown("%.4f", validation.bleu) + ',' + shown("%.4f", validation.chrf) + ',' +
+             shown("%.6f", validation.accuracy) + ',' + (best ? '1' : '0') + '\n');
 }
 
 void StepLog::sync() {

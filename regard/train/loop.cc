@@ -16,13 +16,6 @@
 namespace regard::train {
 namespace {
 
-// Numbers that come back with the same bits.
-std::string exact(double value) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%a", value);
-  return text;
-}
-
 class Training {
  public:
   Training(Task& task, const Recipe& recipe, std::filesystem::path folder, const Listener& listener)
@@ -67,7 +60,7 @@ class Training {
       if (!std::isfinite(value)) not_a_number(pass);
       report.loss += value / static_cast<double>(recipe_.accumulate);
       (recipe_.accumulate == 1 ? loss : loss / static_cast<double>(recipe_.accumulate)).backward();
-      report.tokens += task_.tokens_per_pass();
+      report.tokens += task_.tokens(pass);
     }
     report.gradient_norm = optimizer_.clip(recipe_.clip);
     if (!std::isfinite(report.gradient_norm)) not_a_number(step_ * recipe_.accumulate);
@@ -88,12 +81,13 @@ class Training {
   }
 
   void validate(StepLog& log) {
-    const std::optional<Validation> found = task_.validate();
+    const std::optional<Validation> found = task_.validate(step_);
     if (!found) return;
-    const bool best = !outcome_.best_loss || found->loss < *outcome_.best_loss;
-    since_best_ = best ? 0 : since_best_ + 1;
+    const std::optional<double> value = value_of(*found, recipe_.best);
+    const bool best = value && (!outcome_.best || better(recipe_.best, *value, *outcome_.best));
+    if (value) since_best_ = best ? 0 : since_best_ + 1;
     if (best) {
-      outcome_.best_loss = found->loss;
+      outcome_.best = value;
       outcome_.best_step = step_;
       task_.save(folder_);
     }
@@ -107,8 +101,8 @@ class Training {
         .step = step_, .model = task_.parameters(), .optimizer = optimizer_.state(), .state = {}};
     checkpoint.state["recipe"] = canonical_;
     checkpoint.state["since_best"] = std::to_string(since_best_);
-    if (outcome_.best_loss) {
-      checkpoint.state["best_loss"] = exact(*outcome_.best_loss);
+    if (outcome_.best) {
+      checkpoint.state["best"] = exact(*outcome_.best);
       checkpoint.state["best_step"] = std::to_string(outcome_.best_step);
     } else {
       task_.save(folder_);  // nothing says which is best: the last
@@ -138,14 +132,10 @@ class Training {
     if (!same) throw std::invalid_argument(path.string() + " is of another model than the recipe's");
     optimizer_.restore(checkpoint.optimizer);
     step_ = checkpoint.step;
-    const auto state = [&](const char* key) {
-      const auto found = checkpoint.state.find(key);
-      return found == checkpoint.state.end() ? std::string() : found->second;
-    };
-    since_best_ = std::strtoll(state("since_best").c_str(), nullptr, 10);
-    if (!state("best_loss").empty()) {
-      outcome_.best_loss = std::strtod(state("best_loss").c_str(), nullptr);
-      outcome_.best_step = std::strtoll(state("best_step").c_str(), nullptr, 10);
+    since_best_ = whole_number(checkpoint, "since_best", path);
+    if (checkpoint.state.count("best") > 0) {
+      outcome_.best = number(checkpoint, "best", path);
+      outcome_.best_step = whole_number(checkpoint, "best_step", path);
     }
   }
 

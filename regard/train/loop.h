@@ -35,7 +35,7 @@ enum class Ending : uint8_t { finished, stopped, out_of_patience };
 struct Outcome {
   Ending ending = Ending::finished;
   int64_t step = 0;
-  std::optional<double> best_loss;  // of validations
+  std::optional<double> best;  // of validations, by recipe.train.best
   int64_t best_step = 0;
 };
 

@@ -3,16 +3,18 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "regard/train/optimizer.h"
 #include "regard/train/parameters.h"
 #include "regard/train/schedule.h"
+#include "regard/train/task.h"
 
 namespace regard::train {
 
-// What is trained on.
-struct DataRecipe {
+// What a language model is trained on.
+struct TextRecipe {
   std::vector<std::filesystem::path> train;  // UTF-8 texts
   std::vector<std::filesystem::path> valid;  // none: no validation
   std::string tokenizer = "bytes";  // "bytes" (each byte a token), or a model whose tokenizer is taken
@@ -31,27 +33,32 @@ struct DecoderRecipe {
   Initialisation initialisation;
 };
 
+struct LanguageModelRecipe {
+  TextRecipe data;
+  DecoderRecipe model;
+};
+
+// What all kinds of models share.
 struct TrainRecipe {
   uint64_t seed = 1;
   int64_t steps = 1000;
-  int64_t length = 256;    // tokens of a piece
-  int64_t batch = 16;      // pieces of one pass
+  int64_t length = 256;    // language models: tokens of a piece
+  int64_t batch = 16;      // language models: pieces of one pass
   int64_t accumulate = 1;  // passes of one step
   OptimizerOptions optimizer;
   Schedule schedule;
-  double clip = 1.0;  // largest norm of all gradients; 0: no bound
-  double label_smoothing =
-      0.0;  // the share of the target spread over all classes, the right one too (as libtorch does)
+  double clip = 1.0;              // largest norm of all gradients; 0: no bound
+  double label_smoothing = 0.0;   // the share of the target that is spread
   int64_t validate_every = 200;   // steps
-  int64_t validation_pieces = 0;  // 0: all of the validation text
+  int64_t validation_pieces = 0;  // language models; 0: all of the validation text
+  Metric best = Metric::loss;     // of validations: what decides which model is kept
   int64_t patience = 0;           // stop after so many validations without a better one; 0: never
   int64_t save_every = 200;
   int64_t keep = 2;  // newest checkpoints that stay
 };
 
 struct Recipe {
-  DataRecipe data;
-  DecoderRecipe model;
+  std::variant<LanguageModelRecipe> task;  // by `kind`, with the tables [data] and [model]
   TrainRecipe train;
   // What the file and the settings say, in one order, but for what may change when a training goes on
   // (train.steps, save_every, keep, patience): two trainings are the same where this is.

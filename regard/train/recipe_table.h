@@ -22,6 +22,8 @@ class RecipeTable {
   std::string text(const std::string& key, const std::string& otherwise);
   std::vector<std::string> texts(const std::string& key);  // one text or several
   RecipeTable table(const std::string& key);
+  // Whether the key is there.
+  bool has(const std::string& key) { return find(key) != nullptr; }
 
   // Throws std::invalid_argument for a key that nobody has asked for, with the nearest one that somebody has.
   void finish() const;

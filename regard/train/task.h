@@ -17,7 +17,20 @@ struct Validation {
   double loss = 0;           // nats per token
   double bits_per_byte = 0;  // of the text; for a text in ASCII, per character
   int64_t tokens = 0;
+  // Of texts that were written by greedy decoding, where this validation did that.
+  std::optional<double> bleu, chrf;  // 0 to 100
+  std::optional<double> accuracy;    // the share of texts that are right as a whole
 };
+
+// What decides which model is the best.
+enum class Metric : uint8_t { loss, bleu, chrf, accuracy };
+// Throws std::invalid_argument naming the known ones.
+Metric metric_named(const std::string& name);
+const char* metric_name(Metric metric);
+// None where this validation did not measure it.
+std::optional<double> value_of(const Validation& validation, Metric metric);
+// Whether `value` is better than `other`; what is no number is worse than any.
+bool better(Metric metric, double value, double other);
 
 // What a loop (loop.h) trains: it knows the model and the data, the loop knows neither.
 class Task {
@@ -28,9 +41,10 @@ class Task {
   // The mean loss of pass 0, 1, ... (a step makes `accumulate` of them), with its graph. The same pass gives
   // the same loss whenever it is asked.
   virtual at::Tensor loss(int64_t pass) = 0;
-  virtual int64_t tokens_per_pass() const = 0;
-  // None where there is nothing to validate on.
-  virtual std::optional<Validation> validate() = 0;
+  // How many tokens that loss is the mean of.
+  virtual int64_t tokens(int64_t pass) = 0;
+  // After `step` steps. None where there is nothing to validate on.
+  virtual std::optional<Validation> validate(int64_t step) = 0;
   // The model as other programs and `--model FOLDER` read it.
   virtual void save(const std::filesystem::path& folder) const = 0;
   // After a loss that is no number: where the first such value appears in this pass, such as "layer 3".

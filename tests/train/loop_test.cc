@@ -172,6 +172,43 @@ TEST_F(Loop, DamagedCheckpointsAreRefusedByName) {
   EXPECT_THAT(refusal(bytes(folder_ / "run/model.safetensors")), HasSubstr("no checkpoint of a training"));
 }
 
+TEST_F(Loop, DamagedNumbersOfACheckpointAreRefused) {
+  const Recipe how = recipe({"train.steps=4"});
+  LanguageModel task(how);
+  train(task, how, folder_ / "run");
+  const auto path = checkpoint_path(folder_ / "run", 4);
+  const Checkpoint good = read_checkpoint(path);
+  for (const char* key : {"since_best", "best", "best_step"}) {
+    for (const char* value : {"", "x", "1x", " 1", "-1-", "99999999999999999999"}) {
+      if (std::string(key) == "best" && std::string(value).starts_with("9")) continue;  // a number
+      Checkpoint damaged = good;
+      damaged.state[key] = value;
+      write_checkpoint(path, damaged);
+      try {
+        LanguageModel again(how);
+        train(again, how, folder_ / "run");
+        FAIL() << key << " " << value;
+      } catch (const io::Error& error) {
+        EXPECT_THAT(error.what(), HasSubstr("checkpoint-000004.safetensors"));
+        EXPECT_THAT(error.what(), HasSubstr(key));
+      }
+    }
+  }
+  Checkpoint damaged = good;
+  damaged.state.erase("since_best");
+  write_checkpoint(path, damaged);
+  LanguageModel again(how);
+  EXPECT_THROW(train(again, how, folder_ / "run"), io::Error);
+}
+
+TEST(Checkpoints, NumbersComeBackWithTheirBits) {
+  Checkpoint checkpoint;
+  for (const double value : {0.0, 1.0 / 3, -2.5e-310, 6.02e23, 1e308}) {
+    checkpoint.state["x"] = exact(value);
+    EXPECT_EQ(number(checkpoint, "x", "file"), value);
+  }
+}
+
 TEST_F(Loop, PatienceEndsWhatDoesNotImprove) {
   const Recipe how =
       recipe({"train.steps=100", "train.rate=0", "train.validate_every=2", "train.patience=3"});

@@ -28,6 +28,10 @@ class RecipeFile : public ::testing::Test {
     return "";
   }
 
+  static const LanguageModelRecipe& language_model(const Recipe& recipe) {
+    return std::get<LanguageModelRecipe>(recipe.task);
+  }
+
   io::TemporaryFolder folder_;
 };
 
@@ -35,10 +39,10 @@ constexpr const char* kLeast = "[data]\ntrain = \"a.txt\"\n";
 
 TEST_F(RecipeFile, WhatIsNotSaidHasADefault) {
   const Recipe recipe = read(kLeast);
-  ASSERT_EQ(recipe.data.train.size(), 1u);
-  EXPECT_EQ(recipe.data.train[0], folder_ / "a.txt");
-  EXPECT_EQ(recipe.model.kv_heads, recipe.model.heads);
-  EXPECT_EQ(recipe.model.feed_forward, 704);  // 8 / 3 of 256, up to a multiple of 32
+  ASSERT_EQ(language_model(recipe).data.train.size(), 1u);
+  EXPECT_EQ(language_model(recipe).data.train[0], folder_ / "a.txt");
+  EXPECT_EQ(language_model(recipe).model.kv_heads, language_model(recipe).model.heads);
+  EXPECT_EQ(language_model(recipe).model.feed_forward, 704);  // 8 / 3 of 256, up to a multiple of 32
   EXPECT_EQ(recipe.train.schedule.steps, recipe.train.steps);
 }
 
@@ -48,8 +52,8 @@ TEST_F(RecipeFile, SettingsWinOverTheFile) {
            {"train.steps=7", "data.tokenizer=bytes", "data.train=[\"b\", \"/c\"]", "model.heads=4"});
   EXPECT_EQ(recipe.train.steps, 7);
   EXPECT_EQ(recipe.train.schedule.rate, 1);
-  EXPECT_EQ(recipe.data.train[1], "/c");
-  EXPECT_EQ(recipe.model.heads, 4);
+  EXPECT_EQ(language_model(recipe).data.train[1], "/c");
+  EXPECT_EQ(language_model(recipe).model.heads, 4);
 }
 
 TEST_F(RecipeFile, TwoAreTheSameButForWhatMayChangeOnTheWay) {

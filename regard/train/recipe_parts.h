@@ -1,0 +1,27 @@
+// The tables of a recipe, kind by kind. All throw std::invalid_argument.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "regard/train/recipe.h"
+#include "regard/train/recipe_table.h"
+
+namespace regard::train {
+
+inline constexpr int64_t kManySteps = int64_t{1} << 40;
+
+// One path or several, relative to the recipe's folder.
+std::vector<std::filesystem::path> read_paths(RecipeTable& table, const std::string& key,
+                                              const std::filesystem::path& folder);
+// "initialisation", "deviation" and, for a model with `layers` layers (0: no such key), "scale_residual".
+Initialisation read_initialisation(RecipeTable& table, const std::string& otherwise, int64_t layers);
+// What all kinds have in [train]; `width`: of the model. Does not finish the table.
+TrainRecipe read_training(RecipeTable& table, int64_t width);
+
+LanguageModelRecipe read_language_model(RecipeTable data, RecipeTable model,
+                                        const std::filesystem::path& folder);
+TrainRecipe read_language_model_training(RecipeTable table, int64_t width);
+
+}  // namespace regard::train
