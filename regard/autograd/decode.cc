@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <vector>
 
 #include "regard/attention/decode.h"
 #include "regard/autograd/parallel.h"
@@ -43,6 +44,25 @@ at::Tensor decode(const attention::Spec& spec, const at::Tensor& q, const attent
   }
   attention::decode(spec, call, cache, sequences, at_parallel());
   return out;
+}
+
+at::Tensor decode_weights(const attention::Spec& spec, const at::Tensor& q, const attention::KvCache& cache,
+                          std::span<const int64_t> sequences, const at::Tensor& lse) {
+  const at::NoGradGuard no_grad;
+  attention::Operands call;
+  call.q = const_view(q, "q");
+  int64_t keys = 0;
+  for (const int64_t sequence : sequences) keys = std::max(keys, cache.length(sequence));
+  at::Tensor result = at::zeros({q.size(0), q.size(1), keys}, at::kFloat);
+  auto* to = result.mutable_data_ptr<float>();
+  for (int64_t b = 0; b < q.size(0); ++b) {
+    for (int64_t h = 0; h < q.size(1); ++h, to += keys) {
+      const std::vector<float> row =
+          attention::weights(spec, call, cache, sequences, const_lse_view(lse), b, h, 0, 1, 0, keys);
+      std::copy(row.begin(), row.end(), to);
+    }
+  }
+  return result;
 }
 
 }  // namespace regard::autograd

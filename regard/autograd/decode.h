@@ -25,4 +25,9 @@ at::Tensor decode(const attention::Spec& spec, const at::Tensor& q, const attent
                   std::span<const int64_t> sequences, const AttentionExtras& extras = {},
                   at::Tensor* lse = nullptr);
 
+// The weights [B, Hq, N] float32 of decode() for q of one row each, N the length of the longest sequence,
+// recomputed from lse as decode() returned it; 0 beyond a sequence's end. spec's mask must need no data.
+at::Tensor decode_weights(const attention::Spec& spec, const at::Tensor& q, const attention::KvCache& cache,
+                          std::span<const int64_t> sequences, const at::Tensor& lse);
+
 }  // namespace regard::autograd

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "regard/autograd/attention.h"
+#include "regard/layer/dropout.h"
 #include "regard/layer/kv_cache.h"
 
 namespace regard::layer {
@@ -71,7 +72,7 @@ at::Tensor Attention::forward(const at::Tensor& x, int64_t layer, const Pass& pa
   }
 
   Recorder* recorder = pass.context->recorder;
-  const bool recorded = recorder != nullptr && recorder->wants(layer);
+  const bool recorded = recorder != nullptr && recorder->wants(pass.first_call + layer);
   at::Tensor lse;
   at::Tensor* const wanted = recorded ? &lse : nullptr;
   at::Tensor mixed;
@@ -88,10 +89,12 @@ at::Tensor Attention::forward(const at::Tensor& x, int64_t layer, const Pass& pa
       v = std::move(held.v);
     }
   } else {
-    mixed = autograd::attention(spec, q, k, v, extras, wanted);
+    attention::Spec dropping = spec;  // a recorder is shown the weights without dropout
+    drop_weights(options_.dropout, *pass.context, dropping, extras);
+    mixed = autograd::attention(dropping, q, k, v, extras, wanted);
   }
   if (recorded) {
-    recorder->record({.layer = layer,
+    recorder->record({.layer = pass.first_call + layer,
                       .spec = &spec,
                       .q = q,
                       .k = k,
@@ -101,8 +104,67 @@ at::Tensor Attention::forward(const at::Tensor& x, int64_t layer, const Pass& pa
                       .first_query = pass.context->position,
                       .x = x});
   }
+  return joined(mixed);
+}
+
+at::Tensor Attention::joined(const at::Tensor& mixed) const {
   return parts_.out->forward(
-      mixed.transpose(1, 2).reshape({x.size(0), x.size(1), options_.heads * options_.head_size}));
+      mixed.transpose(1, 2).reshape({mixed.size(0), mixed.size(2), options_.heads * options_.head_size}));
+}
+
+Attention::Keys Attention::keys(const at::Tensor& memory) const {
+  if (!parts_.k) throw std::invalid_argument("Attention: another text needs projections of its own");
+  const auto split = [&](const at::Tensor& x) {
+    return x.view({x.size(0), x.size(1), options_.kv_heads, options_.head_size});
+  };
+  at::Tensor k = split(parts_.k->forward(memory));
+  if (parts_.k_norm) k = parts_.k_norm->forward(k);
+  return {k.transpose(1, 2), split(parts_.v->forward(memory)).transpose(1, 2)};
+}
+
+at::Tensor Attention::cross(const at::Tensor& x, int64_t layer, const Pass& pass) const {
+  if (pass.memory == nullptr || !parts_.q) {
+    throw std::invalid_argument("Attention: there is no other text to look at");
+  }
+  const Memory& memory = *pass.memory;
+  at::Tensor q = parts_.q->forward(x).view({x.size(0), x.size(1), options_.heads, options_.head_size});
+  if (parts_.q_norm) q = parts_.q_norm->forward(q);
+  q = q.transpose(1, 2);
+  attention::Spec spec;
+  spec.row_invariant = pass.context->row_invariant;
+  if (memory.cache != nullptr) {
+    if (x.size(1) != 1) throw std::invalid_argument("Attention: with a memory in a cache x is one position");
+    at::Tensor lse;
+    const at::Tensor mixed =
+        memory.cache->attend(layer, spec, q, {}, memory.weights != nullptr ? &lse : nullptr);
+    if (memory.weights != nullptr) memory.weights->push_back(memory.cache->weights(layer, spec, q, lse));
+    return joined(mixed);
+  }
+  const auto [k, v] = keys(memory.states);
+  autograd::AttentionExtras extras;
+  if (memory.lengths.defined()) {
+    spec.mask = attention::Mask::key_lengths();
+    extras.key_lengths = memory.lengths;
+  }
+  attention::Spec dropping = spec;
+  drop_weights(options_.dropout, *pass.context, dropping, extras);
+  Recorder* recorder = pass.context->recorder;
+  const int64_t call = memory.first_call + layer;
+  const bool recorded = recorder != nullptr && recorder->wants(call);
+  at::Tensor lse;
+  const at::Tensor mixed = autograd::attention(dropping, q, k, v, extras, recorded ? &lse : nullptr);
+  if (recorded) {
+    recorder->record({.layer = call,
+                      .spec = &spec,
+                      .q = q,
+                      .k = k,
+                      .v = v,
+                      .lse = lse,
+                      .key_lengths = memory.lengths,
+                      .first_query = pass.context->position,
+                      .x = {}});
+  }
+  return joined(mixed);
 }
 
 }  // namespace regard::layer

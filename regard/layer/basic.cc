@@ -10,6 +10,7 @@
 #include "regard/autograd/norm.h"
 #include "regard/autograd/parallel.h"
 #include "regard/kernel/pointwise.h"
+#include "regard/layer/dropout.h"
 
 namespace regard::layer {
 namespace {
@@ -101,8 +102,12 @@ FeedForward::FeedForward(Activation activation, int64_t width, int64_t hidden, b
                   gated ? std::make_shared<Linear>(width, hidden, false) : nullptr) {}
 
 FeedForward::FeedForward(Activation activation, std::shared_ptr<Linear> up, std::shared_ptr<Linear> down,
-                         std::shared_ptr<Linear> gate)
-    : activation_(activation), up_(std::move(up)), down_(std::move(down)), gate_(std::move(gate)) {
+                         std::shared_ptr<Linear> gate, double dropout)
+    : activation_(activation),
+      dropout_(dropout),
+      up_(std::move(up)),
+      down_(std::move(down)),
+      gate_(std::move(gate)) {
   register_module("up", up_);
   register_module("down", down_);
   if (gate_) register_module("gate", gate_);
@@ -128,10 +133,13 @@ at::Tensor FeedForward::gated(const at::Tensor& both) const {
   return out;
 }
 
-at::Tensor FeedForward::forward(const at::Tensor& x) const {
-  if (gate_up_) return down_->forward(gated(gate_up_->forward(x)));
-  if (!gate_) return down_->forward(activate(activation_, up_->forward(x)));
-  return down_->forward(activate(activation_, gate_->forward(x)) * up_->forward(x));
+at::Tensor FeedForward::forward(const at::Tensor& x, Context* context) const {
+  const auto down = [&](const at::Tensor& inner) {
+    return down_->forward(context != nullptr && dropout_ > 0 ? dropout(inner, dropout_, *context) : inner);
+  };
+  if (gate_up_) return down(gated(gate_up_->forward(x)));
+  if (!gate_) return down(activate(activation_, up_->forward(x)));
+  return down(activate(activation_, gate_->forward(x)) * up_->forward(x));
 }
 
 }  // namespace regard::layer

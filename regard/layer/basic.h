@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "regard/layer/context.h"
 #include "regard/layer/weight.h"
 
 // The small parts of a transformer block. All compute in float32 and are modules of libtorch, so that their
@@ -67,16 +68,19 @@ class FeedForward : public torch::nn::Module {
     std::shared_ptr<Linear> linear;
   };
   FeedForward(Activation activation, GateUp gate_up, std::shared_ptr<Linear> down);
+  // dropout: of what down() takes, in training.
   FeedForward(Activation activation, std::shared_ptr<Linear> up, std::shared_ptr<Linear> down,
-              std::shared_ptr<Linear> gate = nullptr);
+              std::shared_ptr<Linear> gate = nullptr, double dropout = 0);
   // To be trained: from width to hidden and back, without biases where it is gated.
   FeedForward(Activation activation, int64_t width, int64_t hidden, bool gated);
-  at::Tensor forward(const at::Tensor& x) const;
+  // context: for dropout; null: none.
+  at::Tensor forward(const at::Tensor& x, Context* context = nullptr) const;
 
  private:
   at::Tensor gated(const at::Tensor& both) const;
 
   Activation activation_;
+  double dropout_ = 0;
   std::shared_ptr<Linear> up_, down_, gate_, gate_up_;
 };
 

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "regard/attention/cache.h"
@@ -42,6 +43,20 @@ class KvCache {
   at::Tensor attend(int64_t layer, const attention::Spec& spec, const at::Tensor& q,
                     const autograd::AttentionExtras& extras = {}, at::Tensor* lse = nullptr) const;
 
+  // The weights [B, Hq, longest length] float32 with which attend() mixed one row of each text; lse as it
+  // returned it. 0 beyond a text's end.
+  at::Tensor weights(int64_t layer, const attention::Spec& spec, const at::Tensor& q,
+                     const at::Tensor& lse) const;
+
+  // Text i goes on from what text rows[i] was: any number of each, and any number in all, which batch() is
+  // then. Texts that go on from one share its pages until they write. Throws std::invalid_argument for a row
+  // that is none.
+  void select(std::span<const int64_t> rows);
+
+  // Forgets of each text b what stands from lengths[b] on. Nothing can be appended to texts of several
+  // lengths: they are there to be looked at.
+  void truncate(std::span<const int64_t> lengths);
+
   // What is held of a layer, copied: [B, Hkv, held, Dk] and [B, Hkv, held, Dv] float32. The last key stands
   // at position length - 1.
   struct Keys {
@@ -50,7 +65,7 @@ class KvCache {
   };
   Keys keys(int64_t layer) const;
 
-  // Positions that have passed through all layers.
+  // Positions that have passed through all layers; after truncate(): of the longest text.
   int64_t length() const { return length(layers() - 1); }
   int64_t length(int64_t layer) const;
   int64_t window(int64_t layer) const;  // 0: none
@@ -64,12 +79,16 @@ class KvCache {
  private:
   struct Layer {
     explicit Layer(const attention::KvCache::Shape& shape) : pages(shape) {}
+    int64_t length() const;
     attention::KvCache pages;
     std::vector<int64_t> sequences;  // [B]
   };
   const Layer& at(int64_t layer) const;
+  attention::KvCache::Shape pool(int64_t layer) const;
+  Layer copied(int64_t layer, std::span<const int64_t> rows) const;
 
   Shape shape_;
+  int64_t rows_;  // the most texts that the pools have room for
   std::vector<Layer> layers_;
 };
 
