@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "regard/autograd/parallel.h"
+#include "regard/kernel/norm.h"
 
 namespace regard::autograd {
 namespace {
@@ -123,13 +124,28 @@ void backward_rows(Normalization kind, const at::Tensor& x, const at::Tensor& we
     for (int64_t i = 0; i < 2 * n; ++i) sums[i] += parts[task * 2 * n + i];
 }
 
+// float32 as the kernels take it.
+kernel::NormRows rows_of(Normalization kind, const at::Tensor& x, const at::Tensor& weight,
+                         const at::Tensor& bias, double epsilon) {
+  const int64_t n = x.size(-1);
+  return {.form = kind == Normalization::layer ? kernel::NormForm::layer
+                  : kind == Normalization::rms ? kernel::NormForm::rms
+                                               : kernel::NormForm::harvard,
+          .x = x.const_data_ptr<float>(),
+          .rows = n == 0 ? 0 : x.numel() / n,
+          .n = n,
+          .weight = data_or_null<float>(weight),
+          .bias = data_or_null<float>(bias),
+          .epsilon = epsilon};
+}
+
 at::Tensor run_forward(Normalization kind, const at::Tensor& x, const at::Tensor& weight,
                        const at::Tensor& bias, double epsilon) {
   at::Tensor out = at::empty_like(x);
   if (x.scalar_type() == at::kDouble)
     forward_rows<double>(kind, x, weight, bias, epsilon, out);
   else
-    forward_rows<float>(kind, x, weight, bias, epsilon, out);
+    kernel::norm(rows_of(kind, x, weight, bias, epsilon), out.mutable_data_ptr<float>(), at_parallel());
   return out;
 }
 
@@ -165,7 +181,8 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
     if (x.scalar_type() == at::kDouble)
       backward_rows<double>(kind, x, saved[1], grad, epsilon, grad_x, sums);
     else
-      backward_rows<float>(kind, x, saved[1], grad, epsilon, grad_x, sums);
+      kernel::norm_backward(rows_of(kind, x, saved[1], {}, epsilon), grad.const_data_ptr<float>(),
+                            grad_x.mutable_data_ptr<float>(), sums, at_parallel());
     const int64_t n = x.size(-1);
     const auto part = [&](int64_t first) {
       return at::from_blob(sums.data() + first, {n}, at::kDouble).to(x.scalar_type(), false, true);
@@ -194,6 +211,10 @@ at::Tensor normalize(Normalization kind, const at::Tensor& x, const at::Tensor& 
   check(x, weight, "weight");
   check(x, bias, "bias");
   const at::Tensor rows = x.contiguous();
+  const auto trained = [](const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); };
+  if (!at::GradMode::is_enabled() || !(trained(x) || trained(weight) || trained(bias)))
+    return run_forward(kind, rows, weight.defined() ? weight.contiguous() : weight,
+                       bias.defined() ? bias.contiguous() : bias, epsilon);
   return NormFunction::apply(static_cast<int64_t>(kind), rows,
                              weight.defined() ? given(weight.contiguous()) : std::nullopt,
                              bias.defined() ? given(bias.contiguous()) : std::nullopt, epsilon);

@@ -1,55 +1,15 @@
 #include "regard/kernel/pointwise.h"
 
-#include <cmath>
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "regard/kernel/pointwise.cc"
 #include "regard/kernel/hwy_config.h"
 
 #include <hwy/foreach_target.h>
 
-#include "regard/kernel/simd-inl.h"
+#include "regard/kernel/some-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace regard::kernel::HWY_NAMESPACE {
-
-// Full vectors, then the rest in a vector filled up with zeros: the same arithmetic for every element.
-template <class Step>
-HWY_INLINE void each_vector(int64_t count, Step&& step) {
-  int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) step(i, kLanes);
-  if (i < count) step(i, count - i);
-}
-
-HWY_INLINE Vec load_some(const float* from, int64_t count) {
-  const D d;
-  if (count == kLanes) return hn::LoadU(d, from);
-  HWY_ALIGN float some[kLanes] = {};
-  for (int64_t i = 0; i < count; ++i) some[i] = from[i];
-  return hn::Load(d, some);
-}
-
-HWY_INLINE void store_some(Vec v, int64_t count, float* to) {
-  const D d;
-  if (count == kLanes) return hn::StoreU(v, d, to);
-  HWY_ALIGN float some[kLanes];
-  hn::Store(v, d, some);
-  for (int64_t i = 0; i < count; ++i) to[i] = some[i];
-}
-
-void RmsNorm(const float* x, int64_t features, const float* weight, float epsilon, float* out) {
-  const D d;
-  Vec sum = hn::Zero(d);
-  each_vector(features, [&](int64_t i, int64_t n) HWY_ATTR {
-    const Vec v = load_some(x + i, n);
-    sum = hn::MulAdd(v, v, sum);
-  });
-  const Vec factor =
-      hn::Set(d, 1.0F / std::sqrt(sum_of_lanes(d, sum) / static_cast<float>(features) + epsilon));
-  each_vector(features, [&](int64_t i, int64_t n) HWY_ATTR {
-    store_some(hn::Mul(hn::Mul(load_some(x + i, n), factor), load_some(weight + i, n)), n, out + i);
-  });
-}
 
 void GatedSilu(const float* gate, const float* up, int64_t features, float* out) {
   const D d;
@@ -58,6 +18,22 @@ void GatedSilu(const float* gate, const float* up, int64_t features, float* out)
     // Beyond 2^126 the quotient is 0 either way; a NaN returns through x.
     const Vec e = exp2(d, hn::Min(hn::Mul(x, hn::Set(d, -kLog2e)), hn::Set(d, 126.0F)));
     store_some(hn::Mul(hn::Div(x, hn::Add(hn::Set(d, 1.0F), e)), load_some(up + i, n)), n, out + i);
+  });
+}
+
+// With s = sigmoid(gate): d_up = grad gate s; d_gate = grad up s (1 + gate (1 - s)).
+void GatedSiluBackward(const float* gate, const float* up, const float* grad, int64_t features, float* d_gate,
+                       float* d_up) {
+  const D d;
+  const Vec one = hn::Set(d, 1.0F);
+  each_vector(features, [&](int64_t i, int64_t n) HWY_ATTR {
+    const Vec x = load_some(gate + i, n), g = load_some(grad + i, n);
+    const Vec e = exp2(d, hn::Min(hn::Mul(x, hn::Set(d, -kLog2e)), hn::Set(d, 126.0F)));
+    const Vec sigmoid = hn::Div(one, hn::Add(one, e));
+    const Vec gated = hn::Mul(g, sigmoid);
+    const Vec slope = hn::MulAdd(x, hn::Sub(one, sigmoid), one);
+    store_some(hn::Mul(hn::Mul(gated, load_some(up + i, n)), slope), n, d_gate + i);
+    store_some(hn::Mul(gated, x), n, d_up + i);
   });
 }
 
@@ -100,22 +76,24 @@ void each_row(int64_t rows, int64_t numbers_per_row, Parallel& parallel, Row&& r
 
 }  // namespace
 
-HWY_EXPORT(RmsNorm);
 HWY_EXPORT(GatedSilu);
+HWY_EXPORT(GatedSiluBackward);
 HWY_EXPORT(RotateHalves);
-
-void rms_norm(const float* x, int64_t rows, int64_t features, const float* weight, float epsilon, float* out,
-              Parallel& parallel) {
-  const auto norm = REGARD_DISPATCH(RmsNorm);
-  each_row(rows, features, parallel,
-           [&](int64_t i) { norm(x + i * features, features, weight, epsilon, out + i * features); });
-}
 
 void gated_silu(const float* gate, const float* up, int64_t stride, int64_t rows, int64_t features,
                 float* out, Parallel& parallel) {
   const auto gated = REGARD_DISPATCH(GatedSilu);
   each_row(rows, features, parallel,
            [&](int64_t i) { gated(gate + i * stride, up + i * stride, features, out + i * features); });
+}
+
+void gated_silu_backward(const float* gate, const float* up, int64_t stride, const float* grad, int64_t rows,
+                         int64_t features, float* d_gate, float* d_up, Parallel& parallel) {
+  const auto backward = REGARD_DISPATCH(GatedSiluBackward);
+  each_row(rows, features, parallel, [&](int64_t i) {
+    backward(gate + i * stride, up + i * stride, grad + i * features, features, d_gate + i * stride,
+             d_up + i * stride);
+  });
 }
 
 void rotate_halves(const View<const float>& x, const float* cos, const float* sin, const View<float>& out,

@@ -1,26 +1,16 @@
 #include "regard/layer/basic.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 
 #include <cmath>
 #include <utility>
 #include <vector>
 
+#include "regard/autograd/block_parts.h"
 #include "regard/autograd/norm.h"
-#include "regard/autograd/parallel.h"
-#include "regard/kernel/pointwise.h"
 #include "regard/layer/dropout.h"
 
 namespace regard::layer {
-namespace {
-
-bool needs_gradient(const at::Tensor& tensor) {
-  return at::GradMode::is_enabled() && tensor.requires_grad();
-}
-
-}  // namespace
-
 Linear::Linear(Weight weight, at::Tensor bias) : weight_(std::move(weight)), bias_(std::move(bias)) {
   if (weight_.dense().defined())
     register_parameter("weight", weight_.dense(), weight_.dense().requires_grad());
@@ -49,24 +39,14 @@ Norm::Norm(NormKind kind, double epsilon, at::Tensor weight, at::Tensor bias)
   if (bias_.defined()) register_parameter("bias", bias_, bias_.requires_grad());
 }
 
+// One way for all float32, trained or not: a layer that is computed twice must give the same bits.
 at::Tensor Norm::forward(const at::Tensor& x) const {
   using autograd::Normalization;
-  const bool trained =
-      needs_gradient(x) || needs_gradient(weight_) || (bias_.defined() && needs_gradient(bias_));
-  if (trained || kind_ == NormKind::harvard) {
+  if (x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble || kind_ == NormKind::harvard) {
     const Normalization kind = kind_ == NormKind::rms     ? Normalization::rms
                                : kind_ == NormKind::layer ? Normalization::layer
                                                           : Normalization::harvard;
     return autograd::normalize(kind, x, weight_, bias_, epsilon_);
-  }
-  if (kind_ == NormKind::rms && x.scalar_type() == at::kFloat) {
-    const at::Tensor rows = x.contiguous();
-    at::Tensor out = at::empty(x.sizes(), x.options());
-    const int64_t features = weight_.size(0);
-    kernel::rms_norm(rows.const_data_ptr<float>(), rows.numel() / features, features,
-                     weight_.const_data_ptr<float>(), static_cast<float>(epsilon_),
-                     out.mutable_data_ptr<float>(), autograd::at_parallel());
-    return out;
   }
   const std::vector<int64_t> axis = {weight_.size(0)};
   if (kind_ == NormKind::rms) return at::rms_norm(x, axis, weight_, epsilon_);
@@ -122,15 +102,8 @@ FeedForward::FeedForward(Activation activation, GateUp gate_up, std::shared_ptr<
 // [..., 2 inner] -> activation(first half) * second half.
 at::Tensor FeedForward::gated(const at::Tensor& both) const {
   const int64_t inner = both.size(-1) / 2;
-  if (activation_ != Activation::silu || needs_gradient(both))
-    return activate(activation_, both.narrow(-1, 0, inner)) * both.narrow(-1, inner, inner);
-  std::vector<int64_t> shape = both.sizes().vec();
-  shape.back() = inner;
-  at::Tensor out = at::empty(shape, both.options());
-  const float* gate = both.const_data_ptr<float>();
-  kernel::gated_silu(gate, gate + inner, 2 * inner, out.numel() / inner, inner, out.mutable_data_ptr<float>(),
-                     autograd::at_parallel());
-  return out;
+  if (activation_ == Activation::silu && both.scalar_type() == at::kFloat) return autograd::gated_silu(both);
+  return activate(activation_, both.narrow(-1, 0, inner)) * both.narrow(-1, inner, inner);
 }
 
 at::Tensor FeedForward::forward(const at::Tensor& x, Context* context) const {

@@ -28,28 +28,6 @@ class Pointwise : public testing::EachTarget {
 const std::vector<std::pair<int64_t, int64_t>> kSizes = {{1, 1},  {2, 7},  {3, 8},
                                                          {1, 17}, {5, 33}, {130, 576}};
 
-TEST_P(Pointwise, RmsNormIsItsFormulaForAnyNumberOfThreads) {
-  for (const auto& [rows, features] : kSizes) {
-    const auto x = random_numbers(rows * features, 1), weight = random_numbers(features, 2);
-    std::vector<float> out(x.size()), again(x.size());
-    rms_norm(x.data(), rows, features, weight.data(), 1e-5F, out.data(), serial_);
-    for (int64_t i = 0; i < rows; ++i) {
-      double square = 0;
-      for (int64_t c = 0; c < features; ++c)
-        square += std::pow(static_cast<double>(x[static_cast<size_t>(i * features + c)]), 2);
-      for (int64_t c = 0; c < features; ++c) {
-        const auto at = static_cast<size_t>(i * features + c);
-        const double want =
-            x[at] / std::sqrt(square / static_cast<double>(features) + 1e-5) * weight[static_cast<size_t>(c)];
-        EXPECT_NEAR(out[at], want, 1e-6 * std::abs(want));
-      }
-    }
-    ThreadPool pool(3);
-    rms_norm(x.data(), rows, features, weight.data(), 1e-5F, again.data(), pool);
-    EXPECT_EQ(out, again);
-  }
-}
-
 TEST_P(Pointwise, GatedSiluIsItsFormulaForAnyNumberOfThreads) {
   for (const auto& [rows, features] : kSizes) {
     auto both = random_numbers(rows * 2 * features, 3, 10.0F);
@@ -72,6 +50,27 @@ TEST_P(Pointwise, GatedSiluIsItsFormulaForAnyNumberOfThreads) {
   float out = 0;
   gated_silu(&nan, &one, 1, 1, 1, &out, serial_);
   EXPECT_TRUE(std::isnan(out));
+}
+
+TEST_P(Pointwise, GatedSiluHasTheGradientsOfItsFormulaForAnyNumberOfThreads) {
+  for (const auto& [rows, features] : kSizes) {
+    const auto both = random_numbers(rows * 2 * features, 5, 4.0F), grad = random_numbers(rows * features, 6);
+    std::vector<float> out(both.size()), again(both.size());
+    gated_silu_backward(both.data(), both.data() + features, 2 * features, grad.data(), rows, features,
+                        out.data(), out.data() + features, serial_);
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t c = 0; c < features; ++c) {
+        const auto at = static_cast<size_t>(i * 2 * features + c), up_at = at + static_cast<size_t>(features);
+        const double gate = both[at], up = both[up_at], g = grad[static_cast<size_t>(i * features + c)];
+        const double sigmoid = 1 / (1 + std::exp(-gate));
+        EXPECT_NEAR(out[at], g * up * sigmoid * (1 + gate * (1 - sigmoid)), 2e-6 * (1 + std::abs(g * up)));
+        EXPECT_NEAR(out[up_at], g * gate * sigmoid, 2e-6 * (1 + std::abs(g * gate)));
+      }
+    ThreadPool pool(3);
+    gated_silu_backward(both.data(), both.data() + features, 2 * features, grad.data(), rows, features,
+                        again.data(), again.data() + features, pool);
+    EXPECT_EQ(out, again);
+  }
 }
 
 TEST_P(Pointwise, RotationTurnsEachPairByItsAngleForAnyStrides) {
