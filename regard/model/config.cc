@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "regard/io/error.h"
+#include "regard/model/translator_config.h"
 
 namespace regard::model {
 namespace {
@@ -220,6 +221,8 @@ TransformerConfig read_config(const Json& json, const std::string& source) {
   const std::string& architecture = io::require_string(json, "model_type", source);
   const auto& known = known_architectures();
   if (std::find(known.begin(), known.end(), architecture) == known.end()) {
+    if (is_translator(json))
+      io::fail(source, "this is a " + architecture + ", which 'regard translate' and 'regard look' take");
     unknown_architecture(source, "model_type", architecture);
   }
   TransformerConfig config = architecture == "bert"   ? bert_config(json, source)
