@@ -7,7 +7,7 @@ LEVEL=${1:-look}
 
 # ---- The system and its packages ----
 PROGRAM_PACKAGES=(g++ cmake ninja-build ccache pkg-config libhwy-dev nlohmann-json3-dev libcli11-dev
-  libutf8proc-dev libpng-dev zlib1g-dev libcurl4-openssl-dev libssl-dev libzip-dev libtomlplusplus-dev curl unzip)
+  libutf8proc-dev libpng-dev zlib1g-dev libcurl4-openssl-dev libssl-dev libzip-dev libtomlplusplus-dev libsentencepiece-dev curl unzip)
 TEST_PACKAGES=(libgtest-dev libgmock-dev python3)
 NEON_PACKAGES=(g++-aarch64-linux-gnu qemu-user cmake ninja-build ccache python3)
 AVX512_PACKAGES=(g++ cmake ninja-build ccache libhwy-dev nlohmann-json3-dev libgtest-dev libgmock-dev python3
@@ -72,7 +72,7 @@ check_system() {
   cat >&2 <<LIST
 regard: this system is not one of Debian 12, Debian 13 or Ubuntu 24.04 on x86-64 or arm64. What is needed:
   a C++20 compiler (GCC 12 or Clang 14, or newer), CMake 3.22, Ninja, ccache, pkg-config, curl, unzip, and with headers:
-  Highway >= 1.0.3, nlohmann-json, CLI11, utf8proc, libpng, zlib, libcurl, OpenSSL, libzip;
+  Highway >= 1.0.3, nlohmann-json, CLI11, utf8proc, libpng, zlib, libcurl, OpenSSL, libzip, toml++, SentencePiece;
   for the tests GoogleTest with GoogleMock, Clang with its run-time library, Python 3, Chromium with chromedriver.
 With all of them installed, run again with REGARD_SKIP_APT=1.
 LIST

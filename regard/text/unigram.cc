@@ -20,11 +20,23 @@ Unigram::Unigram(TokenizerParts parts, UnigramConfig config)
   const Vocabulary& vocabulary = parts_.vocabulary;
   if (!parts_.ids.unk) io::fail(vocabulary.source(), "the vocabulary has no token for unknown characters");
   const TokenId unknown = *parts_.ids.unk;
+  if (config_.byte_fallback) {
+    byte_of_.assign(vocabulary.size(), -1);
+    for (int byte = 0; byte < 256; ++byte) {
+      constexpr const char* kDigits = "0123456789ABCDEF";
+      const std::string piece = std::string("<0x") + kDigits[byte / 16] + kDigits[byte % 16] + '>';
+      const auto id = vocabulary.find(piece);
+      if (!id)
+        io::fail(vocabulary.source(), "model.byte_fallback is true, but the piece " + piece + " is missing");
+      byte_ids_[size_t(byte)] = *id;
+      byte_of_[size_t(*id)] = int16_t(byte);
+    }
+  }
   std::vector<UnigramPiece> pieces;
   pieces.reserve(config_.scores.size());
   for (size_t i = 0; i < config_.scores.size(); ++i) {
     const auto id = TokenId(i);
-    if (!vocabulary.has(id) || id == unknown || vocabulary.piece(id).empty()) continue;
+    if (!vocabulary.has(id) || id == unknown || vocabulary.piece(id).empty() || is_byte(id)) continue;
     pieces.push_back({vocabulary.piece(id), id, config_.scores[i], is_special(id)});
   }
   model_ = UnigramModel(pieces, unknown, config_.unknown_score, config_.single_precision);
@@ -97,7 +109,9 @@ void Unigram::encode_plain(std::string_view text, size_t base, bool parse_specia
       if (marks && span.end - span.begin > kMarkBytes.size()) span.begin += kMarkBytes.size();
       const Span source = marked.source(span.begin, span.end);
       const bool is_unknown = token.id == *parts_.ids.unk;
-      if (is_unknown && after_unknown && config_.fuse_unknown) {
+      if (is_unknown && config_.byte_fallback) {
+        push_bytes(marked, span, out);
+      } else if (is_unknown && after_unknown && config_.fuse_unknown) {
         out.offsets.back().end = source.end;
       } else {
         push(out, token.id, source, !marks && span.begin > 0 && !out.empty() && !out.special.back());
@@ -108,7 +122,22 @@ void Unigram::encode_plain(std::string_view text, size_t base, bool parse_specia
   }
 }
 
+void Unigram::push_bytes(const AlignedText& text, Span span, Encoding& out) const {
+  const Span source = text.source(span.begin, span.end);
+  // Where the text was left as it is, each token stands for its own byte.
+  const bool as_it_was = source.end - source.begin == span.end - span.begin;
+  for (size_t i = span.begin; i < span.end; ++i) {
+    const size_t at = source.begin + (i - span.begin);
+    push(out, byte_ids_[static_cast<unsigned char>(text.text()[i])], as_it_was ? Span{at, at + 1} : source,
+         i > 0 && !out.empty() && !out.special.back());
+  }
+}
+
 void Unigram::append_bytes(TokenId id, bool first, std::string& out) const {
+  if (parts_.vocabulary.has(id) && is_byte(id)) {
+    out += static_cast<char>(byte_of_[size_t(id)]);
+    return;
+  }
   std::string_view piece = piece_of(id);
   if (first && piece.starts_with(kMarkBytes)) piece.remove_prefix(kMarkBytes.size());
   while (!piece.empty()) {

@@ -1,6 +1,8 @@
 // Unigram tokenizers in the style of XLM-R: normalised text, U+2581 for each space, the most probable pieces.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,7 +29,8 @@ struct UnigramConfig {
   // White space of any kind only parts words, each of which gets its U+2581; then the space settings above do
   // not count.
   bool words_by_white_space = false;
-  bool fuse_unknown = true;  // neighbouring unknown characters of a word are one unknown token
+  bool fuse_unknown = true;    // neighbouring unknown characters of a word are one unknown token
+  bool byte_fallback = false;  // an unknown character becomes its bytes, the pieces <0x00> to <0xFF>
   bool single_precision = false;
   // With parse_special, special tokens are found among the pieces when the text is cut, not before.
   bool specials_as_pieces = false;
@@ -37,7 +40,7 @@ struct UnigramConfig {
 
 class Unigram final : public Tokenizer {
  public:
-  // Throws io::Error where parts.ids.unk is missing.
+  // Throws io::Error where parts.ids.unk or, with byte_fallback, the piece of a byte is missing.
   Unigram(TokenizerParts parts, UnigramConfig config);
 
   std::string_view kind() const override { return "Unigram"; }
@@ -53,8 +56,14 @@ class Unigram final : public Tokenizer {
   AlignedText normalize(std::string_view text, size_t base) const;
   AlignedText mark_spaces(const AlignedText& text, size_t base) const;
 
+  // A byte's piece alone.
+  bool is_byte(TokenId id) const { return !byte_of_.empty() && byte_of_[size_t(id)] >= 0; }
+  void push_bytes(const AlignedText& text, Span span, Encoding& out) const;
+
   UnigramConfig config_;
   UnigramModel model_;
+  std::array<TokenId, 256> byte_ids_{};  // with byte_fallback
+  std::vector<int16_t> byte_of_;         // by id: the byte that its piece stands for, -1: none; empty without
 };
 
 }  // namespace regard::text

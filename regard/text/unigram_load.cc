@@ -79,15 +79,17 @@ void read_pre_tokenizer(const JsonSource& json, UnigramConfig& config) {
 
 std::unique_ptr<Tokenizer> unigram_from_json(const JsonSource& json) {
   const Json& model = io::require_object(json.root, "model", json.name);
-  if (io::bool_or(model, "byte_fallback", false, json.name))
-    io::fail(json.name, "model.byte_fallback is true; Unigram is known only without it");
   UnigramConfig config;
+  config.byte_fallback = io::bool_or(model, "byte_fallback", false, json.name);
   config.collapse_spaces = false;
   read_normalizer(json, config);
   read_pre_tokenizer(json, config);
   for (const Json* decoder :
        components(io::find_field(json.root, "decoder", json.name), "decoder", "decoders", json.name))
-    component_type(*decoder, "decoder for Unigram", {"Metaspace"}, json.name);
+    if (component_type(*decoder, "decoder for Unigram", {"Metaspace", "ByteFallback"}, json.name) ==
+            "ByteFallback" &&
+        !config.byte_fallback)
+      io::fail(json.name, "decoder has the step ByteFallback, but model.byte_fallback is false");
 
   Vocabulary vocabulary(json.name);
   for (const Json& entry : io::require_array(model, "vocab", json.name)) {
