@@ -133,4 +133,8 @@ std::string to_nfd(std::string_view text) {
   return mapped(text, UTF8PROC_DECOMPOSE | UTF8PROC_STABLE);
 }
 
+std::string to_nfkc_folded(std::string_view text) {
+  return mapped(text, UTF8PROC_COMPOSE | UTF8PROC_COMPAT | UTF8PROC_CASEFOLD | UTF8PROC_STABLE);
+}
+
 }  // namespace regard::text

@@ -30,5 +30,8 @@ bool is_grapheme_start(char32_t before, char32_t c, int& state);
 // Canonical composition and decomposition (NFC, NFD) of a valid UTF-8 text.
 std::string to_nfc(std::string_view text);
 std::string to_nfd(std::string_view text);
+// Compatibility composition with full case folding (NFKC_Casefold without its removal of ignorable
+// characters): texts that a reader would call the same become equal.
+std::string to_nfkc_folded(std::string_view text);
 
 }  // namespace regard::text
