@@ -18,6 +18,7 @@ USES = {
     "model": ["layer", "io", "text"],
     "lens": ["model", "text"],
     "train": ["lens", "model", "text", "io"],
+    "lab": ["train", "lens"],
     "web": ["lens", "model"],
 }
 WITHOUT_TORCH = {"kernel", "attention", "io", "text"}

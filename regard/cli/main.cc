@@ -115,6 +115,8 @@ int run(int argc, char** argv) {
   add_score(app);
   add_models(app);
   add_train(app);
+  add_data(app);
+  add_explain(app);
   add_bench(app);
   name_environment(app);
 

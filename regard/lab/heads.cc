@@ -1,0 +1,141 @@
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <map>
+
+#include "regard/lab/columns.h"
+#include "regard/lab/measures.h"
+#include "regard/lab/small_model.h"
+#include "regard/layer/multi_head.h"
+
+// One width, more and more heads: a task in which each place needs four others at once, learned from few
+// examples, so that what is learned by heart shows.
+namespace regard::lab {
+namespace {
+
+constexpr int64_t kLength = 16;
+constexpr int64_t kVocabulary = 8;
+constexpr int64_t kWidth = 64;
+constexpr int64_t kSources = 4;
+
+// Each position must tell the letters before and behind it, at the mirrored place and half a text away.
+Batch gathering(Reversals& task, int64_t batch) {
+  const at::Tensor ids = task.next(batch).ids;
+  return {ids, at::stack({ids.roll(1, 1), ids.roll(-1, 1), ids.flip(1), ids.roll(kLength / 2, 1)}, -1)};
+}
+
+struct Outcome {
+  std::vector<double> training, validation, gap;
+};
+
+}  // namespace
+
+Result measure_heads(const Options& options) {
+  const int64_t steps = options.size(300, 150);
+  const int64_t examples = 96;
+  const std::vector<int64_t> counts =
+      options.quick ? std::vector<int64_t>{1, 4, 16} : std::vector<int64_t>{1, 2, 4, 8, 16};
+  const std::vector<double> rates =
+      options.quick ? std::vector<double>{0, 0.3} : std::vector<double>{0, 0.1, 0.3};
+  Table table{
+      "heads",
+      say("width %lld, one layer, %lld texts to learn from, %lld steps: share of right letters",
+          static_cast<long long>(kWidth), static_cast<long long>(examples), static_cast<long long>(steps)),
+      {count("heads"), number("dropout", 1), number("training", 3), number("validation", 3),
+       number("spread", 3), number("gap", 3), number("spread ", 3)},
+      {}};
+  std::map<std::pair<double, int64_t>, Outcome> found;
+  std::vector<Curve> curves;
+  for (const double rate : rates) {
+    Curve curve{say("dropout %.1f", rate), {}, {}};
+    for (const int64_t heads : counts) {
+      options.tell(say("%lld heads, dropout %.1f", static_cast<long long>(heads), rate));
+      Outcome& outcome = found[{rate, heads}];
+      for (int64_t seed = 0; seed < options.seeds; ++seed) {
+        SmallModel model({.vocabulary = kVocabulary,
+                          .classes = kSources * kVocabulary,
+                          .length = kLength,
+                          .width = kWidth,
+                          .heads = heads,
+                          .dropout = rate,
+                          .seed = static_cast<uint64_t>(seed)});
+        Reversals task(kLength, kVocabulary, static_cast<uint64_t>(seed), 0);
+        const Batch seen = gathering(task, examples);
+        const Batch unseen = gathering(task, 128);
+        int64_t at = 0;
+        const auto next = [&] {
+          const int64_t size = 32;
+          const Batch batch{seen.ids.narrow(0, at % examples, size),
+                            seen.targets.narrow(0, at % examples, size)};
+          at += size;
+          return batch;
+        };
+        SmallTraining training;
+        training.steps = steps;
+        train_small(model, next, training);
+        outcome.training.push_back(accuracy(model, seen));
+        outcome.validation.push_back(accuracy(model, unseen));
+        outcome.gap.push_back(outcome.training.back() - outcome.validation.back());
+      }
+      const Spread validation = spread(outcome.validation);
+      const Spread gap = spread(outcome.gap);
+      table.add({heads, rate, spread(outcome.training).mean, validation.mean, validation.deviation, gap.mean,
+                 gap.deviation});
+      curve.x.push_back(static_cast<double>(heads));
+      curve.y.push_back(validation.mean);
+    }
+    curves.push_back(std::move(curve));
+  }
+  // The best count without dropout, beside one head and beside most heads.
+  int64_t best = counts.front();
+  for (const int64_t heads : counts) {
+    if (spread(found[{0, heads}].validation).mean > spread(found[{0, best}].validation).mean) best = heads;
+  }
+  std::string refusal = "it was not refused";
+  try {
+    layer::MultiHead(layer::MultiHeadOptions{.width = kWidth, .heads = 5});
+  } catch (const std::invalid_argument& error) {
+    refusal = error.what();
+  }
+  const auto& one = found[{0, 1}];
+  const auto& most = found[{0, counts.back()}];
+  const auto& dropped = found[{rates.back(), counts.back()}];
+  Result result;
+  result.findings = {
+      {"Several heads see what one cannot.", std::string(kEssence) + ", 2.1 and 2.2",
+       say("validation without dropout: one head %s, %lld heads %s", shown(spread(one.validation), 3).c_str(),
+           static_cast<long long>(best), shown(spread(found[{0, best}].validation), 3).c_str()),
+       larger(found[{0, best}].validation, one.validation)},
+      {"Too many heads overfit.", std::string(kEssence) + ", 2.2",
+       say("gap between training and validation: %lld heads %s, %lld heads %s",
+           static_cast<long long>(counts.back()), shown(spread(most.gap), 3).c_str(),
+           static_cast<long long>(best), shown(spread(found[{0, best}].gap), 3).c_str()),
+       best == counts.back() ? Verdict::not_decided : larger(most.gap, found[{0, best}].gap)},
+      {"Dropout closes the gap between training and validation.", std::string(kEssence) + ", 2.2",
+       say("%lld heads: %s without, %s with %.1f", static_cast<long long>(counts.back()),
+           shown(spread(most.gap), 3).c_str(), shown(spread(dropped.gap), 3).c_str(), rates.back()),
+       larger(most.gap, dropped.gap)},
+      {"The number of heads must divide the width.", std::string(kEssence) + ", 2.2", "64 and 5: " + refusal,
+       decided(refusal != "it was not refused")}};
+  if (!options.quick) {
+    result.findings.push_back(
+        {"8 heads are best.", std::string(kEssence) + ", 2.2",
+         say("best here: %lld (%s), 8: %s", static_cast<long long>(best),
+             shown(spread(found[{0, best}].validation), 3).c_str(),
+             shown(spread(found[{0, 8}].validation), 3).c_str()),
+         best == 8 ? larger(found[{0, 8}].validation, found[{0, 4}].validation)
+                   : opposite(larger(found[{0, best}].validation, found[{0, 8}].validation))});
+  }
+  result.notes = {
+      "A number of heads that is no multiple of 8 is only a matter of speed on some hardware; it is not "
+      "refused.",
+      say("The task needs %lld places at once, so that as many heads suffice in one layer; how many a "
+          "language "
+          "needs is another question.",
+          static_cast<long long>(kSources))};
+  result.plots = {{"validation against heads", "heads", "share right", true, false, {}, curves}};
+  result.tables.push_back(std::move(table));
+  return result;
+}
+
+}  // namespace regard::lab
