@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "regard/autograd/attention.h"
+#include "regard/autograd/block_parts.h"
+#include "regard/layer/diversity.h"
 #include "regard/layer/dropout.h"
 #include "regard/layer/kv_cache.h"
 
@@ -31,15 +33,22 @@ Attention::Attention(const AttentionOptions& options, AttentionParts parts)
   if (parts_.k_norm) register_module("k_norm", parts_.k_norm);
 }
 
-Attention::Heads Attention::project(const at::Tensor& x) const {
+Attention::Heads Attention::project(const at::Tensor& x, const RopeTable* rope) const {
   const int64_t size = options_.head_size;
+  const int64_t queries = options_.heads, keys = options_.kv_heads;
   const auto split = [&](const at::Tensor& projected, int64_t begin, int64_t heads) {
     return projected.narrow(2, begin * size, heads * size).view({x.size(0), x.size(1), heads, size});
   };
   Heads heads;
-  const int64_t queries = options_.heads, keys = options_.kv_heads;
   if (parts_.qkv) {
     const at::Tensor all = parts_.qkv->forward(x);
+    const bool whole = rope == nullptr || 2 * rope->cos.size(-1) == size;  // every component turns
+    if (!parts_.q_norm && !parts_.k_norm && whole && all.scalar_type() == at::kFloat) {
+      const auto [q, k, v] =
+          autograd::split_heads(all, queries, keys, rope != nullptr ? rope->cos : at::Tensor(),
+                                rope != nullptr ? rope->sin : at::Tensor());
+      return {q, k, v};
+    }
     heads = {split(all, 0, queries), split(all, queries, keys), split(all, queries + keys, keys)};
   } else {
     heads = {split(parts_.q->forward(x), 0, queries), split(parts_.k->forward(x), 0, keys),
@@ -47,18 +56,23 @@ Attention::Heads Attention::project(const at::Tensor& x) const {
   }
   if (parts_.q_norm) heads.q = parts_.q_norm->forward(heads.q);
   if (parts_.k_norm) heads.k = parts_.k_norm->forward(heads.k);
-  return heads;
+  if (rope != nullptr) {
+    heads.q = rotate(heads.q, *rope);
+    heads.k = rotate(heads.k, *rope);
+  }
+  // Strided views, which the kernels take as they are.
+  return {heads.q.transpose(1, 2), heads.k.transpose(1, 2), heads.v.transpose(1, 2)};
 }
 
 at::Tensor Attention::forward(const at::Tensor& x, int64_t layer, const Pass& pass) const {
-  auto [q, k, v] = project(x);
-  if (pass.rope != nullptr) {
-    q = rotate(q, *pass.rope);
-    k = rotate(k, *pass.rope);
+  auto [q, k, v] = project(x, pass.rope);
+  const Weight& weight = (parts_.qkv ? parts_.qkv : parts_.q)->weight();
+  const bool rounded = weight.products() == Weight::Products::bf16;
+  if (rounded) {
+    q = q.to(at::kBFloat16);
+    k = k.to(at::kBFloat16);
+    v = v.to(at::kBFloat16);
   }
-  q = q.transpose(1, 2);  // [B, heads, L, size]: strided views, which the kernels take as they are
-  k = k.transpose(1, 2);
-  v = v.transpose(1, 2);
   attention::Spec spec;
   spec.row_invariant = pass.context->row_invariant;
   // Bottom-right: with a cache, the last row stands at the last key.
@@ -69,6 +83,10 @@ at::Tensor Attention::forward(const at::Tensor& x, int64_t layer, const Pass& pa
   if (pass.key_lengths.defined()) {
     spec.mask = spec.mask & attention::Mask::key_lengths();
     extras.key_lengths = pass.key_lengths;
+  }
+  if (pass.segments.defined()) {
+    spec.mask = spec.mask & attention::Mask::segments();
+    extras.query_segments = extras.key_segments = pass.segments;
   }
 
   Recorder* recorder = pass.context->recorder;
@@ -102,8 +120,13 @@ at::Tensor Attention::forward(const at::Tensor& x, int64_t layer, const Pass& pa
                       .lse = lse,
                       .key_lengths = pass.key_lengths,
                       .first_query = pass.context->position,
+                      .segments = pass.segments,
+                      .joined = parts_.out->weight().dense(),
                       .x = x});
   }
+  if (LossTerms* terms = pass.context->terms; terms != nullptr && terms->diversity != 0)
+    terms->add(head_diversity(spec, q.to(at::kFloat), k.to(at::kFloat), extras) * -terms->diversity);
+  if (rounded) mixed = mixed.to(at::kFloat);
   return joined(mixed);
 }
 

@@ -46,17 +46,24 @@ struct Pass {
   at::Tensor key_lengths;           // [B] int64; undefined: no padding
   const Memory* memory = nullptr;   // of a decoder that reads another text too
   int64_t first_call = 0;           // AttentionCall::layer of layer 0
+  at::Tensor segments{};            // [B, L] int32, the document of each token: rows see their own alone
+};
+
+// What a block attends to its own text with: Attention, or LatentAttention (latent.h).
+class SelfAttention : public torch::nn::Module {
+ public:
+  // x: [B, L, width] -> [B, L, width]. With a cache in the context, the rows also see what is held there.
+  // Tells the context's recorder, if it wants this layer.
+  virtual at::Tensor forward(const at::Tensor& x, int64_t layer, const Pass& pass) const = 0;
 };
 
 // Multi-head attention: project, norm, rotate, attend, join, project. Keys and values are never repeated for
 // the query heads of a group, and nothing of size L * L is made.
-class Attention : public torch::nn::Module {
+class Attention final : public SelfAttention {
  public:
   Attention(const AttentionOptions& options, AttentionParts parts);
 
-  // Over the text itself. x: [B, L, width] -> [B, L, width]. With a cache in the context, the rows also see
-  // the keys held there. Tells the context's recorder, if it wants this layer.
-  at::Tensor forward(const at::Tensor& x, int64_t layer, const Pass& pass) const;
+  at::Tensor forward(const at::Tensor& x, int64_t layer, const Pass& pass) const override;
 
   // Over pass.memory, of which every row sees all: no positions, not causal. With Memory::cache x holds one
   // position of each row of the cache.
@@ -69,11 +76,11 @@ class Attention : public torch::nn::Module {
   Keys keys(const at::Tensor& memory) const;
 
  private:
-  // [B, L, heads, head size] each
+  // [B, heads, L, head size] each, q and k turned by their positions
   struct Heads {
     at::Tensor q, k, v;
   };
-  Heads project(const at::Tensor& x) const;
+  Heads project(const at::Tensor& x, const RopeTable* rope) const;
   at::Tensor joined(const at::Tensor& mixed) const;
 
   AttentionOptions options_;

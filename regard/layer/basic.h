@@ -31,8 +31,7 @@ class Linear : public torch::nn::Module {
 // Transformer").
 enum class NormKind : uint8_t { layer, rms, harvard };
 
-// Over the last axis. Where a gradient is wanted, autograd::normalize() computes: its sums over rows have an
-// order.
+// Over the last axis, by autograd::normalize(): sums over rows have an order.
 class Norm : public torch::nn::Module {
  public:
   Norm(NormKind kind, double epsilon, at::Tensor weight, at::Tensor bias = {});

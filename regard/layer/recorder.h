@@ -19,6 +19,8 @@ struct AttentionCall {
   at::Tensor lse;           // [B, Hq, Lq] float32
   at::Tensor key_lengths;   // [B] int64 or undefined
   int64_t first_query = 0;  // position of row 0 (> 0 when earlier rows came in an earlier call)
+  at::Tensor segments{};    // [B, L] int32 the documents of a packed batch (Mask::segments()), or undefined
+  at::Tensor joined{};      // [width, Hq Dv] the matrix that joins the heads; undefined: not given
   at::Tensor x;             // [B, Lq, width] what q, k and v are projected from; undefined: not given
 };
 

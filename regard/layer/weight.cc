@@ -42,7 +42,7 @@ float dot(const float* a, const float* b, int64_t n) {
 
 }  // namespace
 
-Weight::Weight(at::Tensor dense) : dense_(std::move(dense)) {
+Weight::Weight(at::Tensor dense, Products products) : dense_(std::move(dense)), products_(products) {
   if (!dense_.defined() || dense_.dim() != 2 || dense_.scalar_type() != at::kFloat) {
     throw std::invalid_argument("Weight: a dense weight must be a float32 matrix");
   }
@@ -67,6 +67,10 @@ at::Tensor Weight::linear(const at::Tensor& x, const at::Tensor& bias) const {
   if (x.dim() < 1 || x.size(-1) != columns_) {
     throw std::invalid_argument("Weight: the input ends in " + std::to_string(x.dim() < 1 ? 0 : x.size(-1)) +
                                 " values; the matrix takes " + std::to_string(columns_));
+  }
+  if (dense_.defined() && products_ == Products::bf16) {
+    const at::Tensor out = at::linear(x.to(at::kBFloat16), dense_.to(at::kBFloat16)).to(at::kFloat);
+    return bias.defined() ? out + bias : out;
   }
   if (dense_.defined()) {
     return bias.defined() ? at::linear(x, dense_, bias) : at::linear(x, dense_);

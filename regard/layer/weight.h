@@ -18,8 +18,12 @@ class Weight {
   // Writes rows [begin, end) to `out` as float32, row after row. Called from several threads at once.
   using ReadRows = std::function<void(int64_t begin, int64_t end, float* out)>;
 
+  // In which numbers a dense weight is multiplied. bf16: both factors rounded to bfloat16, sums and the
+  // result float32; gradients are multiplied in the same way, the weight itself keeps all its digits.
+  enum class Products : uint8_t { f32, bf16 };
+
   Weight() = default;  // not there
-  explicit Weight(at::Tensor dense);
+  explicit Weight(at::Tensor dense, Products products = Products::f32);
   Weight(int64_t rows, int64_t columns, ReadRows read);
   explicit Weight(std::shared_ptr<const kernel::QuantizedMatrix> quantized);
 
@@ -28,6 +32,7 @@ class Weight {
   int64_t columns() const { return columns_; }
   // Undefined when the rows are in a smaller form.
   const at::Tensor& dense() const { return dense_; }
+  Products products() const { return products_; }
   const kernel::QuantizedMatrix* quantized() const { return quantized_.get(); }  // null otherwise
 
   // x: [..., columns] float32 -> [..., rows]: x W^T + bias. Rows in a smaller form carry no gradient: x that
@@ -45,6 +50,7 @@ class Weight {
   int64_t rows_ = 0;
   int64_t columns_ = 0;
   at::Tensor dense_;
+  Products products_ = Products::f32;
   ReadRows read_;
   std::shared_ptr<const kernel::QuantizedMatrix> quantized_;
 };
