@@ -16,6 +16,7 @@ using io::Json;
 // Far above any published model, far below what would overflow or exhaust memory by itself.
 constexpr int64_t kMaxLayers = 1024;
 constexpr int64_t kMaxHeads = 4096;
+constexpr int64_t kMaxExperts = 4096;
 constexpr int64_t kMaxWidth = int64_t{1} << 20;
 constexpr int64_t kMaxVocabulary = int64_t{1} << 26;
 constexpr int64_t kMaxPositions = int64_t{1} << 30;
@@ -103,7 +104,9 @@ void read_rope(const Json& json, const std::string& source, TransformerConfig& c
 // Which layers have a window, and how wide it is.
 void read_windows(const Json& json, const std::string& source, TransformerConfig& config) {
   const int64_t window = io::int_or(json, "sliding_window", 0, 1, kMaxPositions, source);
-  const bool used = io::bool_or(json, "use_sliding_window", config.architecture == "mistral", source);
+  const bool everywhere = config.architecture == "mistral" || config.architecture == "mixtral" ||
+                          config.architecture == "regard_decoder";
+  const bool used = io::bool_or(json, "use_sliding_window", everywhere, source);
   config.windows.assign(static_cast<size_t>(config.layers), 0);
   if (window == 0 || !used) return;
   if (const Json* types = io::find_field(json, "layer_types", source)) {
@@ -124,10 +127,71 @@ void read_windows(const Json& json, const std::string& source, TransformerConfig
     return;
   }
   // Qwen2: the first max_window_layers layers see everything.
-  const int64_t full = config.architecture == "mistral"
-                           ? 0
-                           : io::int_or(json, "max_window_layers", config.layers, 0, kMaxLayers, source);
+  const int64_t full =
+      everywhere ? 0 : io::int_or(json, "max_window_layers", config.layers, 0, kMaxLayers, source);
   for (int64_t i = full; i < config.layers; ++i) config.windows[static_cast<size_t>(i)] = window;
+}
+
+// Mixtral: every layer a mixture whose chosen experts' weights sum to 1.
+void read_experts(const Json& json, const std::string& source, TransformerConfig& config) {
+  config.experts = io::require_int(json, "num_local_experts", 1, kMaxExperts, source);
+  config.experts_chosen = io::int_or(json, "num_experts_per_tok", 2, 1, config.experts, source);
+}
+
+// DeepSeek-V2's attention; its mixtures with shared experts are not known.
+void read_latent(const Json& json, const std::string& source, TransformerConfig& config) {
+  layer::LatentOptions latent;
+  latent.width = config.width;
+  latent.heads = config.heads;
+  latent.query_rank = io::int_or(json, "q_lora_rank", 0, 1, kMaxWidth, source);
+  latent.rank = io::require_int(json, "kv_lora_rank", 1, kMaxWidth, source);
+  latent.nope = io::require_int(json, "qk_nope_head_dim", 1, kMaxWidth, source);
+  latent.rope = io::require_int(json, "qk_rope_head_dim", 2, kMaxWidth, source);
+  latent.value = io::require_int(json, "v_head_dim", 1, kMaxWidth, source);
+  if (latent.rope % 2 != 0) {
+    io::fail(source, "qk_rope_head_dim is " + std::to_string(latent.rope) + "; it must be even");
+  }
+  if (const int64_t dense = io::int_or(json, "first_k_dense_replace", 0, 0, kMaxLayers, source);
+      io::int_or(json, "n_routed_experts", 0, 1, kMaxExperts, source) > 0 && dense < config.layers) {
+    io::fail(source, "first_k_dense_replace is " + std::to_string(dense) +
+                         "; mixtures of experts are not known here, so it must be num_hidden_layers, " +
+                         std::to_string(config.layers));
+  }
+  config.latent = latent;
+  config.kv_heads = config.heads;
+  config.head_size = latent.nope + latent.rope;
+}
+
+// Our own: how often each token was seen, and by which softmax the head works.
+void read_vocabulary(const Json& json, const std::string& source, TransformerConfig& config) {
+  const Json* head = io::find_field(json, "vocabulary_head", source);
+  if (head == nullptr) return;
+  layer::VocabularyHeadOptions options;
+  options.width = config.width;
+  const std::string kind = io::require_string(*head, "kind", source);
+  if (kind != "adaptive" && kind != "hierarchical")
+    io::fail(source, "vocabulary_head.kind is " + io::quoted(kind) + "; known are adaptive, hierarchical");
+  const bool adaptive = kind == "adaptive";
+  options.kind = adaptive ? layer::VocabularyHeadOptions::Kind::adaptive
+                          : layer::VocabularyHeadOptions::Kind::hierarchical;
+  const auto numbers = [&](const char* field, int64_t lowest, std::vector<int64_t>& out) {
+    const Json* list = io::find_field(*head, field, source);
+    if (list == nullptr || !list->is_array())
+      io::fail(source, std::string("vocabulary_head.") + field + " is missing; it must be a list of numbers");
+    for (const Json& number : *list) {
+      if (!number.is_number_integer() || number.get<int64_t>() < lowest)
+        io::fail(source, std::string("vocabulary_head.") + field + " holds " + io::describe(number) +
+                             "; it must hold whole numbers from " + std::to_string(lowest));
+      out.push_back(number.get<int64_t>());
+    }
+  };
+  numbers("counts", 0, options.counts);
+  if (static_cast<int64_t>(options.counts.size()) != config.vocabulary) {
+    io::fail(source, "vocabulary_head.counts has " + std::to_string(options.counts.size()) +
+                         " numbers; the vocabulary has " + std::to_string(config.vocabulary));
+  }
+  if (adaptive) numbers("cutoffs", 1, options.cutoffs);
+  config.vocabulary_softmax = options;
 }
 
 TransformerConfig bert_config(const Json& json, const std::string& source) {
@@ -199,10 +263,18 @@ TransformerConfig llama_like_config(const Json& json, const std::string& source,
   const bool bias = io::bool_or(json, "attention_bias", false, source);
   config.qkv_bias = architecture == "qwen2" || bias;
   config.out_bias = architecture != "qwen2" && bias;
-  config.feed_forward_bias = architecture == "llama" && io::bool_or(json, "mlp_bias", false, source);
+  const bool ours_or_llama = architecture == "llama" || architecture == "regard_decoder";
+  config.feed_forward_bias = ours_or_llama && io::bool_or(json, "mlp_bias", false, source);
   config.qk_norm = architecture == "qwen3";
   read_rope(json, source, config);
   read_windows(json, source, config);
+  const bool ours = architecture == "regard_decoder";
+  const auto given = [&](const char* field) {
+    return ours && io::find_field(json, field, source) != nullptr;
+  };
+  if (architecture == "mixtral" || given("num_local_experts")) read_experts(json, source, config);
+  if (architecture == "deepseek_v2" || given("kv_lora_rank")) read_latent(json, source, config);
+  if (ours) read_vocabulary(json, source, config);
   return config;
 }
 
@@ -213,7 +285,8 @@ bool TransformerConfig::windowed() const {
 }
 
 const std::vector<std::string>& known_architectures() {
-  static const std::vector<std::string> names = {"bert", "gpt2", "llama", "mistral", "qwen2", "qwen3"};
+  static const std::vector<std::string> names = {"bert",  "gpt2",    "llama",       "mistral",       "qwen2",
+                                                 "qwen3", "mixtral", "deepseek_v2", "regard_decoder"};
   return names;
 }
 
@@ -236,8 +309,8 @@ TransformerConfig read_config(const Json& json, const std::string& source) {
 TransformerConfig read_config(const io::Gguf& gguf) {
   const std::string& source = gguf.source();
   const std::string architecture(gguf.require_string("general.architecture"));
-  const auto& known = known_architectures();
-  if (architecture == "bert" || std::find(known.begin(), known.end(), architecture) == known.end()) {
+  static constexpr std::string_view kInGguf[] = {"gpt2", "llama", "mistral", "qwen2", "qwen3"};
+  if (std::find(std::begin(kInGguf), std::end(kInGguf), architecture) == std::end(kInGguf)) {
     unknown_architecture(source, "general.architecture", architecture);
   }
   const auto key = [&](std::string_view name) { return architecture + "." + std::string(name); };

@@ -10,7 +10,9 @@
 #include "regard/io/json.h"
 #include "regard/layer/basic.h"
 #include "regard/layer/block.h"
+#include "regard/layer/latent.h"
 #include "regard/layer/rope.h"
+#include "regard/layer/vocabulary_head.h"
 #include "regard/model/model.h"
 
 namespace regard::model {
@@ -33,6 +35,12 @@ struct TransformerConfig : Config {
   bool qk_norm = false;
   bool tied_head = true;  // the head is the token embedding, transposed
   int64_t token_types = 0;
+  double dropout = 0;   // in training: of the embedding, of what each part adds to the stream, of weights
+  int64_t experts = 0;  // of each layer's mixture; 0: one feed-forward
+  int64_t experts_chosen = 0;
+  std::optional<layer::LatentOptions> latent;  // in place of heads with keys and values of their own
+  std::optional<layer::VocabularyHeadOptions>
+      vocabulary_softmax;  // in place of a head with a row for each token
 
   bool windowed() const;
 };

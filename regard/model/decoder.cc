@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -102,6 +103,14 @@ class Builder {
     if (config_.rotary) parts.rope = rope();
     for (int64_t i = 0; i < config_.layers; ++i) parts.blocks.push_back(block(i));
     parts.final_norm = norm(prefix_ + names_.final_norm, config_.width);
+    if (config_.vocabulary_softmax) {
+      const bool tree = config_.vocabulary_softmax->kind == layer::VocabularyHeadOptions::Kind::hierarchical;
+      parts.vocabulary_head = std::make_shared<layer::VocabularyHead>(*config_.vocabulary_softmax);
+      // The tree's vectors begin as 0: every token as likely as its path is long.
+      fill(
+          *parts.vocabulary_head, [&](const std::string& own) { return names_.head + "." + own; }, tree);
+      return parts;
+    }
     parts.head = shared ? parts.tokens
                         : file_.matrix(config_.tied_head ? tokens : names_.head + ".weight", vocabulary,
                                        config_.width);
@@ -110,7 +119,8 @@ class Builder {
 
  private:
   std::shared_ptr<const layer::Rope> rope() const {
-    const layer::Rope plain(config_.head_size, config_.rope_base, config_.rope_scaling);
+    const layer::Rope plain(config_.latent ? config_.latent->rope : config_.head_size, config_.rope_base,
+                            config_.rope_scaling);
     std::vector<double> frequencies = plain.frequencies();
     if (config_.rope_factors) {
       const at::Tensor factors =
@@ -118,6 +128,12 @@ class Builder {
       for (size_t i = 0; i < frequencies.size(); ++i) frequencies[i] /= factors.const_data_ptr<double>()[i];
     }
     return std::make_shared<layer::Rope>(std::move(frequencies));
+  }
+
+  // The parameters of a module that makes its own, by the names that `published` makes of the module's.
+  template <class Published>
+  void fill(torch::nn::Module& module, const Published& published, bool begun = false) const {
+    for (auto& item : module.named_parameters()) file_.take(published(item.key()), item.value(), begun);
   }
 
   std::shared_ptr<layer::Norm> norm(const std::string& name, int64_t size) const {
@@ -175,7 +191,43 @@ class Builder {
                     bias(names_.v, config_.kv_heads, false)});
   }
 
-  std::shared_ptr<layer::Attention> attention(const std::string& in, int64_t index) const {
+  std::shared_ptr<layer::SelfAttention> latent(const std::string& in) const {
+    layer::LatentOptions options = *config_.latent;
+    options.dropout = config_.dropout;
+    auto made = std::make_shared<layer::LatentAttention>(options);
+    const bool down = config_.latent->query_rank > 0;
+    const std::map<std::string, std::string> names = {
+        {"query_down.weight", "q_a_proj.weight"},
+        {"query_norm.weight", "q_a_layernorm.weight"},
+        {"query_up.weight", down ? "q_b_proj.weight" : "q_proj.weight"},
+        {"down.weight", "kv_a_proj_with_mqa.weight"},
+        {"norm.weight", "kv_a_layernorm.weight"},
+        {"up.weight", "kv_b_proj.weight"},
+        {"out.weight", "o_proj.weight"}};
+    fill(*made, [&](const std::string& own) { return in + "self_attn." + names.at(own); });
+    return made;
+  }
+
+  // Mixtral's names: w1 is the gate, w2 leads down, w3 up.
+  std::shared_ptr<layer::MixtureOfExperts> mixture(const std::string& in) const {
+    auto made =
+        std::make_shared<layer::MixtureOfExperts>(layer::MixtureOptions{.width = config_.width,
+                                                                        .hidden = config_.feed_forward,
+                                                                        .experts = config_.experts,
+                                                                        .chosen = config_.experts_chosen});
+    fill(*made, [&](const std::string& own) {
+      const std::string at = in + "block_sparse_moe.";
+      if (own == "router.weight") return at + "gate.weight";
+      const auto dot = own.find('.');
+      const std::string part = own.substr(dot + 1);  // of "expert3.gate.weight"
+      const char* name = part == "gate.weight" ? "w1" : part == "down.weight" ? "w2" : "w3";
+      return at + "experts." + own.substr(6, dot - 6) + "." + name + ".weight";
+    });
+    return made;
+  }
+
+  std::shared_ptr<layer::SelfAttention> attention(const std::string& in, int64_t index) const {
+    if (config_.latent) return latent(in);
     const int64_t width = config_.width;
     const int64_t query = config_.heads * config_.head_size;
     const int64_t key = config_.kv_heads * config_.head_size;
@@ -202,7 +254,8 @@ class Builder {
         .kv_heads = config_.kv_heads,
         .head_size = config_.head_size,
         .causal = true,
-        .window = config_.windows.empty() ? 0 : config_.windows[static_cast<size_t>(index)]};
+        .window = config_.windows.empty() ? 0 : config_.windows[static_cast<size_t>(index)],
+        .dropout = config_.dropout};
     return std::make_shared<layer::Attention>(options, std::move(parts));
   }
 
@@ -227,9 +280,15 @@ class Builder {
 
   std::shared_ptr<layer::Block> block(int64_t index) const {
     const std::string in = prefix_ + names_.layer + std::to_string(index) + ".";
+    if (config_.experts > 0) {
+      return std::make_shared<layer::Block>(
+          layer::NormPlace::pre, attention(in, index), norm(in + names_.attention_norm, config_.width),
+          mixture(in), norm(in + names_.feed_forward_norm, config_.width), config_.dropout);
+    }
     return std::make_shared<layer::Block>(layer::NormPlace::pre, attention(in, index),
                                           norm(in + names_.attention_norm, config_.width), feed_forward(in),
-                                          norm(in + names_.feed_forward_norm, config_.width));
+                                          norm(in + names_.feed_forward_norm, config_.width),
+                                          layer::CrossPart(), config_.dropout);
   }
 
   const TransformerConfig& config_;

@@ -34,6 +34,10 @@ struct Input {
   at::Tensor ids;       // [B, L] int64
   at::Tensor type_ids;  // [B, L] int64, BERT's second text is 1; undefined: all 0
   at::Tensor lengths;   // [B] int64; undefined: no padding
+  // Packed documents (decoders, without a cache): [B, L] int32 the document of each token, whose rows see
+  // their own document alone, and [B, L] int64 each token's position in it. Undefined: one text a row.
+  at::Tensor segments{};
+  at::Tensor positions{};
 };
 
 class Model {

@@ -6,6 +6,10 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
+
+#include "regard/layer/checkpoint.h"
+#include "regard/layer/dropout.h"
 
 namespace regard::model {
 namespace {
@@ -55,6 +59,17 @@ void Transformer::check(const Input& input, const layer::Context& context) const
     }
     if (context.cache != nullptr) refuse("a padded batch cannot be run with a cache");
   }
+  if (input.segments.defined() || input.positions.defined()) {
+    const auto fits = [&](const at::Tensor& tensor, at::ScalarType type) {
+      return tensor.defined() && tensor.sizes() == ids.sizes() && tensor.scalar_type() == type;
+    };
+    if (!fits(input.segments, at::kInt) || !fits(input.positions, at::kLong)) {
+      refuse("segments are " + shape_of(input.segments) + " and positions " + shape_of(input.positions) +
+             "; packed documents need both, int32 and int64, like ids");
+    }
+    if (!parts_.config.causal || !parts_.rope || context.cache != nullptr)
+      refuse("segments are given; only a decoder with rotary positions takes them, without a cache");
+  }
   if (context.cache != nullptr && context.cache->length() != context.position) {
     refuse("position is " + std::to_string(context.position) + "; the cache holds " +
            std::to_string(context.cache->length()) + " tokens, and both must agree");
@@ -73,21 +88,60 @@ at::Tensor Transformer::embedded(const Input& input, int64_t position) const {
   return parts_.embedding_norm ? parts_.embedding_norm->forward(x) : x;
 }
 
+// The second run gets a context of its own, as it was before the first: the same random numbers, and nothing
+// told twice.
+at::Tensor Transformer::checkpointed(int64_t index, const at::Tensor& x, const layer::Pass& pass) const {
+  const std::shared_ptr<layer::Block> block = parts_.blocks[static_cast<size_t>(index)];
+  const auto results_of = [block, index](const at::Tensor& in, const layer::Pass& given) {
+    layer::LossTerms* const outer = given.context->terms;
+    layer::LossTerms own = outer != nullptr ? *outer : layer::LossTerms();
+    own.sum = at::Tensor();
+    if (outer != nullptr) given.context->terms = &own;
+    std::vector<at::Tensor> results = {block->forward(in, index, given)};
+    given.context->terms = outer;
+    if (own.sum.defined()) results.push_back(own.sum);
+    return results;
+  };
+  layer::Context before = *pass.context;
+  before.recorder = nullptr;
+  before.cache = nullptr;
+  layer::LossTerms weights = before.terms != nullptr ? *before.terms : layer::LossTerms();
+  weights.sum = at::Tensor();
+  const layer::RopeTable table = pass.rope != nullptr ? *pass.rope : layer::RopeTable();
+  auto again = [results_of, before, weights, table, pass](const at::Tensor& in) mutable {
+    layer::Pass replay = pass;
+    replay.context = &before;
+    if (before.terms != nullptr) before.terms = &weights;
+    if (replay.rope != nullptr) replay.rope = &table;
+    return results_of(in, replay);
+  };
+  const std::vector<at::Tensor> results = layer::checkpoint(
+      x, [&](const at::Tensor& in) { return results_of(in, pass); }, std::move(again));
+  if (results.size() > 1) pass.context->terms->add(results[1]);
+  return results.front();
+}
+
 at::Tensor Transformer::run(const Input& input, layer::Context& context, std::vector<at::Tensor>* states) {
   // Nothing is kept for gradients unless the caller trains.
   const at::AutoGradMode grad(context.training && at::GradMode::is_enabled());
   check(input, context);
-  at::Tensor x = embedded(input, context.position);
+  at::Tensor x = layer::dropout(embedded(input, context.position), parts_.config.dropout, context);
   layer::RopeTable table;
-  layer::Pass pass{.context = &context, .rope = nullptr, .key_lengths = input.lengths};
+  layer::Pass pass;
+  pass.context = &context;
+  pass.key_lengths = input.lengths;
+  pass.segments = input.segments;
   if (parts_.rope) {
     table = parts_.rope->table(context.position, input.ids.size(1));
+    if (input.positions.defined())  // [B, L, 1, D / 2]
+      table = {table.cos.index({input.positions}), table.sin.index({input.positions})};
     pass.rope = &table;
   }
   const auto layers = static_cast<int64_t>(parts_.blocks.size());
   for (int64_t i = 0; i < layers; ++i) {
     if (states != nullptr) states->push_back(x);
-    x = parts_.blocks[static_cast<size_t>(i)]->forward(x, i, pass);
+    x = context.checkpoint_layers ? checkpointed(i, x, pass)
+                                  : parts_.blocks[static_cast<size_t>(i)]->forward(x, i, pass);
     if (context.progress != nullptr) context.progress(context.progress_self, i + 1, layers);
   }
   if (parts_.final_norm) x = parts_.final_norm->forward(x);
@@ -107,6 +161,7 @@ std::vector<at::Tensor> Transformer::states(const Input& input, layer::Context& 
 
 at::Tensor Transformer::logits(const at::Tensor& hidden) {
   if (!has_head()) refuse("this model has no language-model head");
+  if (parts_.vocabulary_head) return parts_.vocabulary_head->log_prob(hidden);
   at::Tensor x = hidden;
   if (parts_.head_transform) x = layer::activate(parts_.config.activation, parts_.head_transform->forward(x));
   if (parts_.head_norm) x = parts_.head_norm->forward(x);
@@ -127,6 +182,11 @@ std::unique_ptr<layer::KvCache> Transformer::make_cache(int64_t batch, int64_t c
   shape.batch = batch;
   shape.kv_heads = config.kv_heads;
   shape.key_size = shape.value_size = config.head_size;
+  if (config.latent) {
+    shape.kv_heads = 1;
+    shape.key_size = config.latent->rank + config.latent->rope;
+    shape.value_size = config.latent->rank;
+  }
   shape.capacity = capacity;
   shape.windows = config.windows;
   shape.type = type;

@@ -29,6 +29,7 @@ struct TransformerParts {
   std::shared_ptr<layer::Norm> head_norm;
   layer::Weight head;  // [vocabulary, width]
   at::Tensor head_bias;
+  std::shared_ptr<layer::VocabularyHead> vocabulary_head;  // in place of head: logits are ln p
 
   std::shared_ptr<layer::Linear> pooler;
 };
@@ -50,7 +51,9 @@ class Transformer final : public Model {
   std::vector<at::Tensor> states(const Input& input, layer::Context& context);
 
   at::Tensor logits(const at::Tensor& hidden) override;
-  bool has_head() const override { return static_cast<bool>(parts_.head); }
+  bool has_head() const override { return parts_.vocabulary_head || parts_.head; }
+  // Null where the head has a row for each token.
+  const layer::VocabularyHead* vocabulary_head() const { return parts_.vocabulary_head.get(); }
 
   // BERT's summary of the first token, tanh(W h + b): [B, width]. Throws std::invalid_argument without a
   // pooler.
@@ -63,6 +66,7 @@ class Transformer final : public Model {
  private:
   void check(const Input& input, const layer::Context& context) const;
   at::Tensor embedded(const Input& input, int64_t position) const;
+  at::Tensor checkpointed(int64_t index, const at::Tensor& x, const layer::Pass& pass) const;
   at::Tensor run(const Input& input, layer::Context& context, std::vector<at::Tensor>* states);
 
   TransformerParts parts_;
