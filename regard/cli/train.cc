@@ -1,3 +1,4 @@
+#include <malloc.h>
 #include <unistd.h>
 #include <cmath>
 #include <cstdio>
@@ -21,6 +22,7 @@ struct Train {
   std::string recipe;
   std::vector<std::string> settings;
   std::string out;
+  std::string from;
   bool json = false;
 };
 
@@ -77,6 +79,11 @@ class Narrator {
     std::cerr << (best ? " (best so far)" : "") << '\n';
   }
 
+  void alarm(int64_t step, const std::string& what) {
+    end_line();
+    std::cerr << "regard: after step " << step << ": " << what << '\n';
+  }
+
   void end_line() const {
     if (terminal_) std::cerr << "\r\x1b[K";
   }
@@ -89,11 +96,22 @@ class Narrator {
   int64_t steps_ = 0;
 };
 
+// A step asks for the same tens of megabytes as the one before: giving them back and taking them anew costs
+// the kernel's time for every page.
+void keep_memory() {
+#ifdef __GLIBC__
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+#endif
+}
+
 void run(const Train& options) {
   const train::Recipe recipe = train::read_recipe(options.recipe, options.settings);
   const std::filesystem::path folder =
       options.out.empty() ? std::filesystem::path(options.recipe).stem() : std::filesystem::path(options.out);
   const std::unique_ptr<train::Task> task = train::make_task(recipe, folder);
+  if (!options.from.empty()) task->begin_from(options.from);
+  keep_memory();
   catch_interrupts();
   int64_t parameters = 0;
   for (const auto& named : task->parameters()) parameters += named.value.numel();
@@ -103,6 +121,7 @@ void run(const Train& options) {
   listener.validation = [&](int64_t step, const train::Validation& found, bool best) {
     narrator.validation(step, found, best);
   };
+  listener.alarm = [&](int64_t step, const std::string& what) { narrator.alarm(step, what); };
   listener.stop = interrupted;
   const train::Outcome outcome = train::train(*task, recipe, folder, listener);
   narrator.end_line();
@@ -139,6 +158,10 @@ void add_train(CLI::App& app) {
       ->type_name("FILE");
   verb->add_option("--set", options->settings, "A value of the recipe, such as train.steps=100 (repeatable)")
       ->type_name("KEY=VALUE");
+  verb->add_option("--from", options->from,
+                   "Begin with the numbers of a model of the same shape; one with more key and value heads "
+                   "gives the means of its groups (language models)")
+      ->type_name("FOLDER");
   verb->add_option("--out", options->out, "Folder of the training and its model (default: the recipe's name)")
       ->type_name("FOLDER");
   verb->add_flag("--json", options->json, "The outcome as one JSON object");

@@ -4,27 +4,30 @@
 #include <ATen/core/Reduction.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <utility>
 
 #include "regard/io/atomic_file.h"
 #include "regard/io/error.h"
 #include "regard/io/mapped_file.h"
+#include "regard/io/model_folder.h"
 #include "regard/io/safetensors.h"
 #include "regard/layer/context.h"
 #include "regard/model/config.h"
 #include "regard/model/decoder.h"
+#include "regard/model/pool_heads.h"
+#include "regard/model/weight_file.h"
 #include "regard/text/load.h"
 #include "regard/train/byte_tokenizer.h"
+#include "regard/train/decoder_config.h"
+#include "regard/train/shuffle.h"
 
 namespace regard::train {
 namespace {
 
-constexpr double kEpsilon = 1e-5;  // of the norms, as in Llama 3
-// A window bounds what a row sees whatever the length, so that such a model may run on.
-constexpr int64_t kLongest = int64_t{1} << 20;
+constexpr int64_t kWatched = 2;  // texts that heads are watched on
 
 std::string tokenizer_json_of(const std::string& name) {
   if (name == "bytes") return byte_tokenizer_json();
@@ -32,25 +35,18 @@ std::string tokenizer_json_of(const std::string& name) {
   return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
 }
 
-std::string config_of(const DecoderRecipe& model, const TrainRecipe& train, size_t vocabulary) {
-  const bool windowed = model.window > 0;
-  nlohmann::json json = {{"model_type", windowed ? "mistral" : "llama"},
-                         {"architectures", {windowed ? "MistralForCausalLM" : "LlamaForCausalLM"}},
-                         {"num_hidden_layers", model.layers},
-                         {"hidden_size", model.width},
-                         {"num_attention_heads", model.heads},
-                         {"num_key_value_heads", model.kv_heads},
-                         {"head_dim", model.width / model.heads},
-                         {"intermediate_size", model.feed_forward},
-                         {"vocab_size", vocabulary},
-                         {"max_position_embeddings", windowed ? kLongest : train.length},
-                         {"hidden_act", "silu"},
-                         {"rms_norm_eps", kEpsilon},
-                         {"rope_theta", model.rope_base},
-                         {"tie_word_embeddings", model.tied},
-                         {"torch_dtype", "float32"}};
-  if (windowed) json["sliding_window"] = model.window;
-  return json.dump(2);
+std::vector<int64_t> counts_of(const std::vector<int32_t>& tokens, size_t vocabulary) {
+  std::vector<int64_t> counts(vocabulary);
+  for (const int32_t token : tokens) ++counts[static_cast<size_t>(token)];
+  return counts;
+}
+
+model::Input input_of(const TokenBatch& batch) {
+  return {.ids = batch.ids,
+          .type_ids = {},
+          .lengths = {},
+          .segments = batch.segments,
+          .positions = batch.positions};
 }
 
 }  // namespace
@@ -59,75 +55,144 @@ LanguageModel::LanguageModel(const Recipe& recipe)
     : LanguageModel(std::get<LanguageModelRecipe>(recipe.task), recipe.train) {}
 
 LanguageModel::LanguageModel(const LanguageModelRecipe& recipe, const TrainRecipe& train)
-    : train_(train),
+    : recipe_(recipe),
+      train_(train),
       tokenizer_json_(tokenizer_json_of(recipe.data.tokenizer)),
       tokenizer_(text::tokenizer_from_json(tokenizer_json_, "the tokenizer of " + recipe.data.tokenizer)),
-      config_json_(config_of(recipe.model, train, tokenizer_->vocabulary_size())),
-      parameters_(recipe.model.initialisation, "model.", train.seed) {
-  const auto config = model::read_config(io::parse_json(config_json_, "config.json"), "config.json");
+      parameters_(recipe.model.initialisation, "model.", train.seed,
+                  train.bf16 ? layer::Weight::Products::bf16 : layer::Weight::Products::f32) {
+  TokenText text = tokens_of(recipe.data.train, nullptr);
+  config_json_ = decoder_config(recipe.model, train, counts_of(text.tokens, tokenizer_->vocabulary_size()));
+  auto config = model::read_config(io::parse_json(config_json_, "config.json"), "config.json");
+  config.dropout = recipe.model.dropout;
   model_ = model::make_decoder(config, parameters_, model::Naming::hugging_face);
-  stream_ = std::make_unique<TokenStream>(tokens_of(recipe.data.train, nullptr), train.length, train.batch,
-                                          train.seed);
+  stream_ = std::make_unique<TokenStream>(std::move(text), train.length, train.batch, train.seed);
   if (recipe.data.valid.empty()) return;
   int64_t bytes = 0;
   valid_ = tokens_of(recipe.data.valid, &bytes);
-  if (static_cast<int64_t>(valid_.size()) <= train.length) {
-    throw std::invalid_argument("the validation text has " + std::to_string(valid_.size()) +
+  const auto tokens = static_cast<int64_t>(valid_.tokens.size());
+  if (tokens <= train.length) {
+    throw std::invalid_argument("the validation text has " + std::to_string(tokens) +
                                 " tokens; more than train.length (" + std::to_string(train.length) +
                                 ") are needed");
   }
-  valid_tokens_per_byte_ = static_cast<double>(valid_.size()) / static_cast<double>(bytes);
+  valid_tokens_per_byte_ = static_cast<double>(tokens) / static_cast<double>(bytes);
 }
 
-std::vector<int32_t> LanguageModel::tokens_of(const std::vector<std::filesystem::path>& paths,
-                                              int64_t* bytes) const {
-  std::vector<int32_t> out;
+TokenText LanguageModel::tokens_of(const std::vector<std::filesystem::path>& paths, int64_t* bytes) const {
+  TokenText out;
+  const std::string& separator = recipe_.data.documents;
+  int32_t document = 0;
   for (const std::filesystem::path& path : paths) {
     const io::MappedFile file = io::MappedFile::open(path);
     const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
     if (bytes != nullptr) *bytes += static_cast<int64_t>(text.size());
-    try {
-      const text::Encoding encoding = tokenizer_->encode(text);
-      out.insert(out.end(), encoding.ids.begin(), encoding.ids.end());
-    } catch (const text::InvalidUtf8& error) {
-      io::fail(path.string(), error.what());
+    for (size_t begin = 0; begin < text.size();) {
+      // A separator ends the document before it.
+      size_t end = separator.empty() ? std::string_view::npos : text.find(separator, begin);
+      end = end == std::string_view::npos ? text.size() : end + separator.size();
+      try {
+        const text::Encoding encoding = tokenizer_->encode(text.substr(begin, end - begin));
+        out.tokens.insert(out.tokens.end(), encoding.ids.begin(), encoding.ids.end());
+        if (!separator.empty()) out.documents.resize(out.tokens.size(), document++);
+      } catch (const text::InvalidUtf8& error) {
+        io::fail(path.string(), error.what());
+      }
+      begin = end;
     }
   }
   return out;
 }
 
-at::Tensor LanguageModel::logits(const at::Tensor& ids) {
-  layer::Context context;
-  context.training = true;
-  return model_->logits(model_->hidden({.ids = ids, .type_ids = {}, .lengths = {}}, context));
+at::Tensor LanguageModel::cross_entropy(const at::Tensor& hidden, const at::Tensor& next, bool mean,
+                                        double smoothing) {
+  const at::Tensor targets = next.flatten();
+  if (const layer::VocabularyHead* head = model_->vocabulary_head(); head != nullptr) {
+    const at::Tensor rows = hidden.flatten(0, 1);
+    at::Tensor logs;
+    if ((targets == kNothing).any().item<bool>()) {
+      const at::Tensor there = (targets != kNothing).nonzero().squeeze(1);
+      logs = head->forward(rows.index_select(0, there), targets.index_select(0, there));
+    } else {
+      logs = head->forward(rows, targets);
+    }
+    return mean ? -logs.mean() : -logs.sum();
+  }
+  return at::cross_entropy_loss(model_->logits(hidden).flatten(0, 1), targets, {},
+                                mean ? at::Reduction::Mean : at::Reduction::Sum, kNothing, smoothing);
 }
 
 at::Tensor LanguageModel::loss(int64_t pass) {
   const TokenBatch batch = stream_->at(pass);
-  return at::cross_entropy_loss(logits(batch.ids).flatten(0, 1), batch.next.flatten(), {},
-                                at::Reduction::Mean, -100, train_.label_smoothing);
+  layer::LossTerms terms{
+      .balance = recipe_.model.experts > 0 ? train_.balance : 0.0, .diversity = train_.diversity, .sum = {}};
+  layer::Context context;
+  context.training = true;
+  context.checkpoint_layers = train_.checkpoint_layers;
+  context.dropout_seed = generator_of(train_.seed, static_cast<uint64_t>(pass))();
+  if (terms.balance != 0 || terms.diversity != 0) context.terms = &terms;
+  const at::Tensor loss =
+      cross_entropy(model_->hidden(input_of(batch), context), batch.next, true, train_.label_smoothing);
+  return terms.sum.defined() ? loss + terms.sum : loss;
 }
 
 std::optional<Validation> LanguageModel::validate(int64_t /*step*/) {
-  if (valid_.empty()) return std::nullopt;
+  if (valid_.tokens.empty()) return std::nullopt;
   const at::NoGradGuard no_grad;
   Validation out;
   double sum = 0;
   for (const TokenBatch& batch :
        pieces_in_order(valid_, train_.length, train_.batch, train_.validation_pieces)) {
-    sum +=
-        at::cross_entropy_loss(logits(batch.ids).flatten(0, 1), batch.next.flatten(), {}, at::Reduction::Sum)
-            .item<double>();
-    out.tokens += batch.ids.numel();
+    layer::Context context;
+    sum += cross_entropy(model_->hidden(input_of(batch), context), batch.next, false, 0).item<double>();
+    out.tokens += (batch.next != kNothing).sum().item<int64_t>();
   }
-  out.loss = sum / static_cast<double>(out.tokens);
+  out.loss = sum / static_cast<double>(std::max<int64_t>(out.tokens, 1));
   out.bits_per_byte = out.loss / std::log(2.0) * valid_tokens_per_byte_;
   return out;
 }
 
+Heads LanguageModel::heads() {
+  const at::NoGradGuard no_grad;
+  // One batch, always the same: of the validation text, else of the first pass.
+  const TokenBatch batch =
+      valid_.tokens.empty() ? stream_->at(0) : pieces_in_order(valid_, train_.length, kWatched, kWatched)[0];
+  lens::HeadWatch watch;
+  layer::Context context;
+  context.recorder = &watch;
+  model_->hidden(input_of(batch), context);
+  const Initialisation& start = recipe_.model.initialisation;
+  const auto width = static_cast<double>(recipe_.model.width);
+  const double xavier = std::sqrt(2.0 / (width + width));
+  Heads out{.states = watch.heads(), .deviation = xavier, .xavier_deviation = xavier};
+  if (start.kind == Initialisation::Kind::normal) out.deviation = start.deviation;
+  return out;
+}
+
+void LanguageModel::begin_from(const std::filesystem::path& folder) {
+  const at::NoGradGuard no_grad;
+  const auto from = std::make_shared<const io::ModelFolder>(io::ModelFolder::open(folder));
+  const model::TransformerConfig old = model::read_config(from->config(), from->config_source());
+  const model::WeightFile weights(from);
+  const int64_t size = recipe_.model.width / recipe_.model.heads;
+  for (Parameters::Named& named : parameters_.published()) {
+    at::Tensor& value = named.value;
+    const bool keys =
+        named.name.find(".k_proj.") != std::string::npos || named.name.find(".v_proj.") != std::string::npos;
+    if (keys && old.kv_heads > recipe_.model.kv_heads && old.head_size == size) {
+      const layer::Weight all = weights.matrix(named.name, old.kv_heads * size, value.size(1));
+      const at::Tensor rows = all.gather(at::arange(all.rows(), at::kLong));
+      value.copy_(model::pool_heads(rows, old.kv_heads, recipe_.model.kv_heads));
+    } else {
+      weights.take(named.name, value);
+    }
+  }
+}
+
 void LanguageModel::save(const std::filesystem::path& folder) const {
   std::vector<io::Tensor> tensors;
-  for (const Parameters::Named& named : parameters_.all()) {
+  const std::vector<Parameters::Named> published = parameters_.published();
+  for (const Parameters::Named& named : published) {
     tensors.push_back(
         io::view(named.name, named.value.sizes().vec(),
                  std::span(named.value.const_data_ptr<float>(), static_cast<size_t>(named.value.numel()))));
@@ -139,12 +204,11 @@ void LanguageModel::save(const std::filesystem::path& folder) const {
 
 std::string LanguageModel::find_not_a_number(int64_t pass) {
   const at::NoGradGuard no_grad;
-  for (const Parameters::Named& named : parameters_.all()) {
+  for (const Parameters::Named& named : parameters_.published()) {
     if (!at::isfinite(named.value).all().item<bool>()) return "the parameter " + named.name;
   }
   layer::Context context;
-  const std::vector<at::Tensor> states =
-      model_->states({.ids = stream_->at(pass).ids, .type_ids = {}, .lengths = {}}, context);
+  const std::vector<at::Tensor> states = model_->states(input_of(stream_->at(pass)), context);
   for (size_t i = 0; i < states.size(); ++i) {
     if (!at::isfinite(states[i]).all().item<bool>())
       return i == 0 ? "the embedding" : "layer " + std::to_string(i - 1);

@@ -12,8 +12,8 @@
 
 namespace regard::train {
 
-// A decoder that learns to continue text. What it saves is a folder in the layout of published Llama models
-// (Mistral's where it has a window), which `regard run`, `look` and `score` read.
+// A decoder that learns to continue text. What it saves is a folder in the layout of published models that it
+// equals (decoder_config.h), which `regard run`, `look` and `score` read.
 class LanguageModel final : public Task {
  public:
   // Reads the texts. Throws io::Error and std::invalid_argument as read_recipe() does.
@@ -27,14 +27,24 @@ class LanguageModel final : public Task {
   std::optional<Validation> validate(int64_t step) override;
   void save(const std::filesystem::path& folder) const override;
   std::string find_not_a_number(int64_t pass) override;
+  Heads heads() override;
+
+  // Takes the numbers of a model of the same shape instead of a random start. A model with more key and value
+  // heads gives each of ours the mean of its group's (model/pool_heads.h). Throws io::Error for what does not
+  // fit.
+  void begin_from(const std::filesystem::path& folder) override;
 
   model::Transformer& model() { return *model_; }
+  // By their published names; the values are those that are trained.
+  std::vector<Parameters::Named> published() const { return parameters_.published(); }
   const text::Tokenizer& tokenizer() const { return *tokenizer_; }
 
  private:
-  at::Tensor logits(const at::Tensor& ids);
-  std::vector<int32_t> tokens_of(const std::vector<std::filesystem::path>& paths, int64_t* bytes) const;
+  // Of what follows; the sum or mean over all targets but kNothing.
+  at::Tensor cross_entropy(const at::Tensor& hidden, const at::Tensor& next, bool mean, double smoothing);
+  TokenText tokens_of(const std::vector<std::filesystem::path>& paths, int64_t* bytes) const;
 
+  LanguageModelRecipe recipe_;
   TrainRecipe train_;
   std::string tokenizer_json_;
   std::unique_ptr<text::Tokenizer> tokenizer_;
@@ -42,7 +52,7 @@ class LanguageModel final : public Task {
   Parameters parameters_;
   std::unique_ptr<model::Transformer> model_;
   std::unique_ptr<TokenStream> stream_;
-  std::vector<int32_t> valid_;
+  TokenText valid_;
   double valid_tokens_per_byte_ = 0;
 };
 

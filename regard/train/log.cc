@@ -34,7 +34,11 @@ int open_after(const std::filesystem::path& path, const std::string& header, int
 }  // namespace
 
 StepLog::StepLog(const std::filesystem::path& folder, int64_t step)
-    : steps_path_(folder / "log.csv"), validations_path_(folder / "validation.csv") {
+    : steps_path_(folder / "log.csv"),
+      validations_path_(folder / "validation.csv"),
+      heads_path_(folder / "heads.csv"),
+      events_(folder / "events.out.tfevents.0.regard", step) {
+  heads_ = open_after(heads_path_, "step,layer,head,entropy,share,spread,contribution", step);
   steps_ = open_after(steps_path_, "step,loss,rate,gradient_norm,tokens,seconds", step);
   validations_ =
       open_after(validations_path_, "step,loss,bits_per_byte,tokens,bleu,chrf,accuracy,best", step);
@@ -43,6 +47,7 @@ StepLog::StepLog(const std::filesystem::path& folder, int64_t step)
 StepLog::~StepLog() {
   if (steps_ >= 0) close(steps_);
   if (validations_ >= 0) close(validations_);
+  if (heads_ >= 0) close(heads_);
 }
 
 void StepLog::append(int descriptor, const std::filesystem::path& path, const std::string& line) {
@@ -60,6 +65,11 @@ void StepLog::step(const StepReport& report) {
                 report.loss, report.rate, report.gradient_norm, static_cast<long long>(report.tokens),
                 report.seconds);
   append(steps_, steps_path_, line);
+  events_.scalars(report.step, {{"train/loss", static_cast<float>(report.loss)},
+                                {"train/rate", static_cast<float>(report.rate)},
+                                {"train/gradient_norm", static_cast<float>(report.gradient_norm)},
+                                {"train/tokens_per_second",
+                                 static_cast<float>(static_cast<double>(report.tokens) / report.seconds)}});
 }
 
 void StepLog::validation(int64_t step, const Validation& validation, bool best) {
@@ -73,9 +83,37 @@ void StepLog::validation(int64_t step, const Validation& validation, bool best) 
              shown("%.6g", validation.bits_per_byte) + ',' + std::to_string(validation.tokens) + ',' +
              shown("%.4f", validation.bleu) + ',' + shown("%.4f", validation.chrf) + ',' +
              shown("%.6f", validation.accuracy) + ',' + (best ? '1' : '0') + '\n');
+  std::vector<io::Scalar> scalars = {{"validation/loss", static_cast<float>(validation.loss)}};
+  const auto add = [&](const char* tag, const std::optional<double>& value) {
+    if (value) scalars.push_back({tag, static_cast<float>(*value)});
+  };
+  if (validation.bits_per_byte > 0) add("validation/bits_per_byte", validation.bits_per_byte);
+  add("validation/bleu", validation.bleu);
+  add("validation/chrf", validation.chrf);
+  add("validation/accuracy", validation.accuracy);
+  events_.scalars(step, scalars);
+}
+
+void StepLog::heads(int64_t step, const std::vector<lens::HeadState>& heads) {
+  std::vector<io::Scalar> scalars;
+  std::string lines;
+  for (const lens::HeadState& head : heads) {
+    char line[200];
+    std::snprintf(line, sizeof line, "%lld,%lld,%lld,%.6g,%.6g,%.6g,%.6g\n", static_cast<long long>(step),
+                  static_cast<long long>(head.layer), static_cast<long long>(head.head), head.entropy,
+                  head.share, head.spread, head.contribution);
+    lines += line;
+    scalars.push_back(
+        {"entropy_share/layer" + std::to_string(head.layer) + "/head" + std::to_string(head.head),
+         static_cast<float>(head.share)});
+  }
+  append(heads_, heads_path_, lines);
+  events_.scalars(step, scalars);
 }
 
 void StepLog::sync() {
+  if (fsync(heads_) != 0) io::fail(heads_path_.string(), std::strerror(errno));
+  events_.sync();
   if (fsync(steps_) != 0) io::fail(steps_path_.string(), std::strerror(errno));
   if (fsync(validations_) != 0) io::fail(validations_path_.string(), std::strerror(errno));
 }

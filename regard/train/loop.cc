@@ -36,7 +36,10 @@ class Training {
       log.step(make_step());
       const bool last = step_ == recipe_.steps;
       const bool stopped = !last && listener_.stop && listener_.stop();
-      if (last || step_ % recipe_.validate_every == 0) validate(log);
+      if (last || step_ % recipe_.validate_every == 0) {
+        validate(log);
+        watch_heads(log);
+      }
       const bool tired = recipe_.patience > 0 && since_best_ >= recipe_.patience;
       if (last || stopped || tired || step_ % recipe_.save_every == 0) save(log);
       if (stopped || tired) {
@@ -95,6 +98,25 @@ class Training {
     if (listener_.validation) listener_.validation(step_, *found, best);
   }
 
+  // At each validation, whether there is a text for it or not.
+  void watch_heads(StepLog& log) {
+    const Heads heads = task_.heads();
+    if (heads.states.empty()) return;
+    log.heads(step_, heads.states);
+    if (recipe_.alarm_after == 0 || step_ < recipe_.alarm_after || !listener_.alarm) return;
+    const Schedule& schedule = recipe_.schedule;
+    const std::optional<std::string> alarm =
+        lens::head_alarm(heads.states, {.step = step_,
+                                        .warmup = schedule.warmup,
+                                        .rate = schedule.at(step_ - 1),
+                                        .peak_rate = schedule.at(schedule.warmup),
+                                        .deviation = heads.deviation,
+                                        .xavier_deviation = heads.xavier_deviation,
+                                        .post_norm = heads.post_norm});
+    if (alarm && *alarm != alarm_) listener_.alarm(step_, *alarm);
+    alarm_ = alarm.value_or("");
+  }
+
   void save(StepLog& log) {
     log.sync();
     Checkpoint checkpoint{
@@ -147,6 +169,7 @@ class Training {
   Optimizer optimizer_;
   int64_t step_ = 0;
   int64_t since_best_ = 0;  // validations
+  std::string alarm_;       // the last one
   Outcome outcome_;
 };
 

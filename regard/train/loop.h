@@ -27,6 +27,8 @@ struct Listener {
   std::function<void(const StepReport&)> step;
   std::function<void(int64_t step, const Validation&, bool best)> validation;
   std::function<void(const std::filesystem::path&)> saved;
+  std::function<void(int64_t step, const std::string&)>
+      alarm;                   // heads that learn nothing, and the likely cause
   std::function<bool()> stop;  // asked after each step: save, and leave
 };
 
@@ -41,7 +43,8 @@ struct Outcome {
 
 // Trains until recipe.train.steps, from the newest checkpoint of `folder` if there is one: a training that
 // was killed at any moment and goes on ends with the same bits as one that never stopped. In the folder:
-// checkpoints, the best model so far (without validation: the last one), log.csv and validation.csv.
+// checkpoints, the best model so far (without validation: the last one), log.csv, validation.csv,
+// heads.csv, and the same numbers as an event file for TensorBoard.
 //
 // Throws std::invalid_argument where the folder's checkpoint is of another recipe (only train.steps,
 // save_every, keep and patience may differ); std::runtime_error when the loss is no number, naming step and

@@ -1,16 +1,14 @@
 #include "regard/train/optimizer.h"
 
 #include <ATen/ATen.h>
-#include <torch/optim/adam.h>
-#include <torch/optim/adamw.h>
-#include <torch/optim/sgd.h>
+#include <ATen/core/grad_mode.h>
 
-#include <algorithm>
 #include <cmath>
 #include <stdexcept>
-#include <tuple>
 #include <unordered_map>
 
+#include "regard/autograd/parallel.h"
+#include "regard/kernel/adam.h"
 #include "regard/train/names.h"
 
 namespace regard::train {
@@ -20,125 +18,117 @@ constexpr Name<OptimizerOptions::Kind> kKinds[] = {{"adamw", OptimizerOptions::K
                                                    {"adam", OptimizerOptions::Kind::adam},
                                                    {"sgd", OptimizerOptions::Kind::sgd}};
 
-using torch::optim::OptimizerParamGroup;
-using Groups = std::vector<OptimizerParamGroup>;
-
-// Adam and AdamW keep the same numbers in types of their own.
-template <class State>
-void append_adam(const std::string& name, const State& state, std::vector<Parameters::Named>& out) {
-  out.push_back({name + "/step", at::full({1}, state.step(), at::kLong)});
-  out.push_back({name + "/exp_avg", state.exp_avg()});
-  out.push_back({name + "/exp_avg_sq", state.exp_avg_sq()});
-}
-
-template <class State, class Find>
-std::unique_ptr<torch::optim::OptimizerParamState> adam_from(const Find& find) {
-  auto state = std::make_unique<State>();
-  state->step(find("step").template item<int64_t>());
-  state->exp_avg(find("exp_avg").clone());
-  state->exp_avg_sq(find("exp_avg_sq").clone());
-  return state;
-}
-
 }  // namespace
 
 OptimizerOptions::Kind optimizer_named(const std::string& name) {
   return kind_named("optimizer", name, kKinds);
 }
 
-struct Optimizer::Inside {
-  OptimizerOptions options;
-  std::vector<Parameters::Named> parameters;
-  std::unique_ptr<torch::optim::Optimizer> optimizer;
+// One parameter and what is remembered of it.
+struct Optimizer::Slot {
+  Parameters::Named parameter;
+  int64_t steps = 0;
+  at::Tensor first, second;  // adam: exp_avg, exp_avg_sq; sgd: momentum_buffer, nothing
 };
 
 Optimizer::Optimizer(const OptimizerOptions& options, const std::vector<Parameters::Named>& parameters)
-    : inside_(std::make_unique<Inside>()) {
-  inside_->options = options;
-  inside_->parameters = parameters;
-  std::vector<at::Tensor> matrices;
-  std::vector<at::Tensor> vectors;
-  for (const Parameters::Named& named : parameters)
-    (named.value.dim() > 1 ? matrices : vectors).push_back(named.value);
-  // The rate is set at each step.
-  const auto groups = [&]<class Options>(Options decayed) {
-    Options plain = decayed;
-    plain.weight_decay(0.0);
-    Groups out;
-    out.emplace_back(matrices, std::make_unique<Options>(decayed));
-    out.emplace_back(vectors, std::make_unique<Options>(plain));
-    return out;
-  };
-  const auto betas = std::make_tuple(options.beta1, options.beta2);
-  switch (options.kind) {
-    case OptimizerOptions::Kind::adamw: {
-      torch::optim::AdamWOptions of(0.0);
-      of.betas(betas).eps(options.epsilon).weight_decay(options.weight_decay);
-      inside_->optimizer = std::make_unique<torch::optim::AdamW>(groups(of), of);
-      break;
+    : options_(options) {
+  for (const Parameters::Named& named : parameters) {
+    if (named.value.scalar_type() != at::kFloat || !named.value.is_contiguous()) {
+      throw std::invalid_argument("Optimizer: the parameter " + named.name +
+                                  " must be float32 and contiguous");
     }
-    case OptimizerOptions::Kind::adam: {
-      torch::optim::AdamOptions of(0.0);
-      of.betas(betas).eps(options.epsilon).weight_decay(options.weight_decay);
-      inside_->optimizer = std::make_unique<torch::optim::Adam>(groups(of), of);
-      break;
-    }
-    case OptimizerOptions::Kind::sgd: {
-      torch::optim::SGDOptions of(0.0);
-      of.momentum(options.momentum).weight_decay(options.weight_decay);
-      inside_->optimizer = std::make_unique<torch::optim::SGD>(groups(of), of);
-      break;
-    }
+    slots_.push_back({.parameter = named, .steps = 0, .first = {}, .second = {}});
   }
 }
 
 Optimizer::~Optimizer() = default;
 
 void Optimizer::zero_gradients() {
-  inside_->optimizer->zero_grad();
+  scale_ = 1;
+  for (const Slot& slot : slots_) slot.parameter.value.mutable_grad() = at::Tensor();
 }
 
 double Optimizer::clip(double limit) {
-  double squares = 0;
-  for (const Parameters::Named& named : inside_->parameters) {
-    if (!named.value.grad().defined()) continue;
-    const auto norm = named.value.grad().norm().item<double>();
-    squares += norm * norm;
+  std::vector<kernel::ConstSpan> spans;
+  for (const Slot& slot : slots_) {
+    at::Tensor& gradient = slot.parameter.value.mutable_grad();
+    if (!gradient.defined()) continue;
+    gradient = gradient.contiguous();
+    spans.push_back({gradient.const_data_ptr<float>(), gradient.numel()});
   }
-  const double norm = std::sqrt(squares);
-  if (limit > 0 && norm > limit) {
-    for (const Parameters::Named& named : inside_->parameters) {
-      if (named.value.grad().defined()) named.value.mutable_grad().mul_(limit / norm);
-    }
-  }
+  const double norm = std::sqrt(kernel::sum_of_squares(spans, autograd::at_parallel()));
+  scale_ = limit > 0 && norm > limit ? limit / norm : 1.0;
   return norm;
 }
 
 void Optimizer::step(double rate) {
-  for (OptimizerParamGroup& group : inside_->optimizer->param_groups()) group.options().set_lr(rate);
-  inside_->optimizer->step();
+  const at::NoGradGuard no_grad;
+  if (options_.kind == OptimizerOptions::Kind::sgd) {
+    for (Slot& slot : slots_) step_plainly(slot, rate);
+    return;
+  }
+  std::vector<kernel::AdamSpan> spans;
+  for (Slot& slot : slots_) {
+    at::Tensor& value = slot.parameter.value;
+    at::Tensor& gradient = value.mutable_grad();
+    if (!gradient.defined()) continue;
+    gradient = gradient.contiguous();
+    if (!slot.first.defined()) {
+      slot.first = at::zeros_like(value);
+      slot.second = at::zeros_like(value);
+    }
+    ++slot.steps;
+    const auto done = static_cast<double>(slot.steps);
+    const double decay = value.dim() > 1 ? options_.weight_decay : 0.0;
+    const bool coupled = options_.kind == OptimizerOptions::Kind::adam;
+    kernel::AdamStep how;
+    how.scale = static_cast<float>(scale_);
+    how.coupled_decay = coupled ? static_cast<float>(decay) : 0.0F;
+    how.keep = coupled ? 1.0F : static_cast<float>(1 - rate * decay);
+    how.beta1 = static_cast<float>(options_.beta1);
+    how.rest1 = static_cast<float>(1 - options_.beta1);
+    how.beta2 = static_cast<float>(options_.beta2);
+    how.rest2 = static_cast<float>(1 - options_.beta2);
+    how.step = static_cast<float>(rate / (1 - std::pow(options_.beta1, done)));
+    how.root = static_cast<float>(std::sqrt(1 - std::pow(options_.beta2, done)));
+    how.epsilon = static_cast<float>(options_.epsilon);
+    spans.push_back({.how = how,
+                     .value = value.mutable_data_ptr<float>(),
+                     .gradient = gradient.const_data_ptr<float>(),
+                     .first = slot.first.mutable_data_ptr<float>(),
+                     .second = slot.second.mutable_data_ptr<float>(),
+                     .n = value.numel()});
+  }
+  kernel::adam(spans, autograd::at_parallel());
+}
+
+void Optimizer::step_plainly(Slot& slot, double rate) const {
+  const at::Tensor& value = slot.parameter.value;
+  if (!value.grad().defined()) return;
+  at::Tensor change = value.grad();
+  if (scale_ != 1) change = change * scale_;
+  if (value.dim() > 1 && options_.weight_decay > 0) change = change.add(value, options_.weight_decay);
+  if (options_.momentum > 0) {
+    slot.first = slot.first.defined() ? slot.first.mul_(options_.momentum).add_(change) : change.clone();
+    change = slot.first;
+  }
+  ++slot.steps;
+  slot.parameter.value.sub_(change, rate);
 }
 
 std::vector<Parameters::Named> Optimizer::state() const {
   std::vector<Parameters::Named> out;
-  const auto& states = inside_->optimizer->state();
-  for (const Parameters::Named& named : inside_->parameters) {
-    const auto found = states.find(named.value.unsafeGetTensorImpl());
-    if (found == states.end()) continue;
-    switch (inside_->options.kind) {
-      case OptimizerOptions::Kind::adamw:
-        append_adam(named.name, static_cast<const torch::optim::AdamWParamState&>(*found->second), out);
-        break;
-      case OptimizerOptions::Kind::adam:
-        append_adam(named.name, static_cast<const torch::optim::AdamParamState&>(*found->second), out);
-        break;
-      case OptimizerOptions::Kind::sgd: {
-        const auto& state = static_cast<const torch::optim::SGDParamState&>(*found->second);
-        if (state.momentum_buffer().defined())
-          out.push_back({named.name + "/momentum_buffer", state.momentum_buffer()});
-        break;
-      }
+  for (const Slot& slot : slots_) {
+    if (!slot.first.defined()) continue;
+    const std::string& name = slot.parameter.name;
+    if (options_.kind == OptimizerOptions::Kind::sgd) {
+      out.push_back({name + "/momentum_buffer", slot.first});
+      continue;
     }
+    out.push_back({name + "/step", at::full({1}, slot.steps, at::kLong)});
+    out.push_back({name + "/exp_avg", slot.first});
+    out.push_back({name + "/exp_avg_sq", slot.second});
   }
   return out;
 }
@@ -146,9 +136,11 @@ std::vector<Parameters::Named> Optimizer::state() const {
 void Optimizer::restore(const std::vector<Parameters::Named>& state) {
   std::unordered_map<std::string, at::Tensor> by_name;
   for (const Parameters::Named& named : state) by_name.emplace(named.name, named.value);
-  auto& states = inside_->optimizer->state();
-  states.clear();
-  for (const Parameters::Named& named : inside_->parameters) {
+  const bool adaptive = options_.kind != OptimizerOptions::Kind::sgd;
+  for (Slot& slot : slots_) {
+    const Parameters::Named& named = slot.parameter;
+    slot.first = slot.second = at::Tensor();
+    slot.steps = 0;
     const auto find = [&](const char* part) {
       const auto found = by_name.find(named.name + "/" + part);
       if (found == by_name.end())
@@ -159,23 +151,14 @@ void Optimizer::restore(const std::vector<Parameters::Named>& state) {
       }
       return found->second;
     };
-    void* key = named.value.unsafeGetTensorImpl();
-    const bool adaptive = inside_->options.kind != OptimizerOptions::Kind::sgd;
     if (by_name.count(named.name + (adaptive ? "/step" : "/momentum_buffer")) == 0) continue;
-    switch (inside_->options.kind) {
-      case OptimizerOptions::Kind::adamw:
-        states[key] = adam_from<torch::optim::AdamWParamState>(find);
-        break;
-      case OptimizerOptions::Kind::adam:
-        states[key] = adam_from<torch::optim::AdamParamState>(find);
-        break;
-      case OptimizerOptions::Kind::sgd: {
-        auto one = std::make_unique<torch::optim::SGDParamState>();
-        one->momentum_buffer(find("momentum_buffer").clone());
-        states[key] = std::move(one);
-        break;
-      }
+    if (!adaptive) {
+      slot.first = find("momentum_buffer").clone();
+      continue;
     }
+    slot.steps = find("step").item<int64_t>();
+    slot.first = find("exp_avg").clone();
+    slot.second = find("exp_avg_sq").clone();
   }
 }
 

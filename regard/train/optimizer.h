@@ -3,7 +3,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -24,14 +23,18 @@ struct OptimizerOptions {
 // Throws std::invalid_argument naming the known ones.
 OptimizerOptions::Kind optimizer_named(const std::string& name);
 
-// libtorch's optimisers over named parameters, with a state that can be kept in a file.
+// Adam, AdamW and SGD over named parameters (as torch.optim's, but in one pass over memory), with a state
+// that can be kept in a file.
 class Optimizer {
  public:
   Optimizer(const OptimizerOptions& options, const std::vector<Parameters::Named>& parameters);
   ~Optimizer();
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
 
   void zero_gradients();
-  // The norm of all gradients together; where it is above `limit` (> 0), they are scaled down to it.
+  // The norm of all gradients together; where it is above `limit` (> 0), the next step takes them scaled down
+  // to it.
   double clip(double limit);
   void step(double rate);
 
@@ -42,8 +45,12 @@ class Optimizer {
   void restore(const std::vector<Parameters::Named>& state);
 
  private:
-  struct Inside;
-  std::unique_ptr<Inside> inside_;
+  struct Slot;
+  void step_plainly(Slot& slot, double rate) const;
+
+  OptimizerOptions options_;
+  std::vector<Slot> slots_;
+  double scale_ = 1;  // of gradients, by clip()
 };
 
 }  // namespace regard::train

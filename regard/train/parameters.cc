@@ -19,7 +19,7 @@ constexpr Name<Initialisation::Kind> kKinds[] = {{"normal", Initialisation::Kind
                                                  {"kaiming_uniform", Initialisation::Kind::kaiming_uniform}};
 
 bool writes_to_the_stream(const std::string& name) {
-  constexpr std::string_view kParts[] = {"o_proj", "down_proj", "c_proj"};
+  constexpr std::string_view kParts[] = {"o_proj", "down_proj", "c_proj", ".w2."};
   return std::any_of(std::begin(kParts), std::end(kParts),
                      [&](std::string_view part) { return name.find(part) != std::string::npos; });
 }
@@ -30,26 +30,68 @@ Initialisation::Kind initialisation_named(const std::string& name) {
   return kind_named("initialisation", name, kKinds);
 }
 
-Parameters::Parameters(Initialisation initialisation, std::string prefix, uint64_t seed)
+Parameters::Parameters(Initialisation initialisation, std::string prefix, uint64_t seed,
+                       layer::Weight::Products products)
     : initialisation_(initialisation),
       prefix_(std::move(prefix)),
+      products_(products),
       generator_(at::detail::createCPUGenerator(seed)) {}
 
 layer::Weight Parameters::matrix(const std::string& name, int64_t rows, int64_t columns,
                                  std::vector<int64_t> order) const {
   const at::Tensor whole = get(name, {rows, columns});
-  return layer::Weight(order.empty() ? whole : whole.index_select(0, at::tensor(order, at::kLong)));
+  return layer::Weight(order.empty() ? whole : whole.index_select(0, at::tensor(order, at::kLong)),
+                       products_);
 }
 
 layer::Weight Parameters::part(const std::string& name, int64_t all_rows, int64_t begin, int64_t rows,
                                int64_t columns) const {
   const at::Tensor whole = get(name, {all_rows, columns});
-  return layer::Weight(begin == 0 && rows == all_rows ? whole : whole.narrow(0, begin, rows));
+  return layer::Weight(begin == 0 && rows == all_rows ? whole : whole.narrow(0, begin, rows), products_);
 }
 
 layer::Weight Parameters::transposed_part(const std::string& name, int64_t all_rows, int64_t begin,
                                           int64_t rows, int64_t columns) const {
-  return layer::Weight(get(name, {columns, all_rows}).narrow(1, begin, rows).t());
+  return layer::Weight(get(name, {columns, all_rows}).narrow(1, begin, rows).t(), products_);
+}
+
+void Parameters::take(const std::string& name, at::Tensor& parameter, bool begun) const {
+  {
+    const at::NoGradGuard no_grad;
+    if (!begun) initialise(name, parameter);
+  }
+  parameter.requires_grad_(true);
+  all_.push_back({name, parameter});
+}
+
+layer::Weight Parameters::stacked(const std::vector<Rows>& parts, int64_t columns) const {
+  // "a.q.weight", "a.k.weight" -> "a.q.weight+a.k.weight"
+  std::string name;
+  int64_t rows = 0;
+  for (const Rows& part : parts) {
+    if (!part.order.empty()) return {};
+    name += (name.empty() ? "" : "+") + part.name;
+    rows += part.rows;
+  }
+  stacks_[name] = parts;
+  return layer::Weight(get(name, {rows, columns}), products_);
+}
+
+std::vector<Parameters::Named> Parameters::published() const {
+  std::vector<Named> out;
+  for (const Named& named : all_) {
+    const auto stack = stacks_.find(named.name);
+    if (stack == stacks_.end()) {
+      out.push_back({named.name, named.value.detach()});
+      continue;
+    }
+    int64_t begin = 0;
+    for (const Rows& part : stack->second) {
+      out.push_back({part.name, named.value.detach().narrow(0, begin, part.rows)});
+      begin += part.rows;
+    }
+  }
+  return out;
 }
 
 at::Tensor Parameters::vector(const std::string& name, int64_t size) const {
@@ -73,7 +115,16 @@ at::Tensor Parameters::get(const std::string& name, at::IntArrayRef shape) const
   }
   const at::NoGradGuard no_grad;
   at::Tensor value = at::empty(shape, at::kFloat);
-  initialise(name, value);
+  if (const auto stack = stacks_.find(name); stack != stacks_.end()) {
+    int64_t begin = 0;
+    for (const Rows& part : stack->second) {
+      at::Tensor rows = value.narrow(0, begin, part.rows);
+      initialise(part.name, rows);
+      begin += part.rows;
+    }
+  } else {
+    initialise(name, value);
+  }
   value.requires_grad_(true);
   all_.push_back({name, value});
   return value;

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -40,7 +41,9 @@ Initialisation::Kind initialisation_named(const std::string& name);
 class Parameters final : public model::WeightSource {
  public:
   // prefix: what the names begin with, such as "model."; has() says yes to names that do.
-  Parameters(Initialisation initialisation, std::string prefix, uint64_t seed);
+  // products: how matrices are multiplied; they are float32 in any case.
+  Parameters(Initialisation initialisation, std::string prefix, uint64_t seed,
+             layer::Weight::Products products = layer::Weight::Products::f32);
 
   bool has(std::string_view name) const override { return name.starts_with(prefix_); }
   layer::Weight matrix(const std::string& name, int64_t rows, int64_t columns,
@@ -50,12 +53,18 @@ class Parameters final : public model::WeightSource {
   layer::Weight transposed_part(const std::string& name, int64_t all_rows, int64_t begin, int64_t rows,
                                 int64_t columns) const override;
   at::Tensor vector(const std::string& name, int64_t size) const override;
+  void take(const std::string& name, at::Tensor& parameter, bool begun = false) const override;
+  // One parameter whose rows carry the published names: one product, one gradient.
+  layer::Weight stacked(const std::vector<Rows>& parts, int64_t columns) const override;
 
   struct Named {
     std::string name;
     at::Tensor value;  // float32, requires a gradient
   };
+  // What is trained.
   const std::vector<Named>& all() const { return all_; }
+  // The same numbers by their published names: of a stacked one, its parts.
+  std::vector<Named> published() const;
   int64_t count() const;  // numbers in all
 
  private:
@@ -66,8 +75,10 @@ class Parameters final : public model::WeightSource {
 
   Initialisation initialisation_;
   std::string prefix_;
+  layer::Weight::Products products_;
   mutable at::Generator generator_;
-  mutable std::vector<Named> all_;  // asking for a parameter makes it
+  mutable std::vector<Named> all_;                           // asking for a parameter makes it
+  mutable std::map<std::string, std::vector<Rows>> stacks_;  // by the name in all_
 };
 
 }  // namespace regard::train

@@ -65,7 +65,7 @@ Recipe read_recipe(const std::filesystem::path& path, const std::vector<std::str
   if (kind == "language_model") {
     const LanguageModelRecipe& read = out.task.emplace<LanguageModelRecipe>(
         read_language_model(all.table("data"), all.table("model"), path.parent_path()));
-    out.train = read_language_model_training(all.table("train"), read.model.width);
+    out.train = read_language_model_training(all.table("train"), read.model);
   } else {
     throw std::invalid_argument(all.place("kind") + " is \"" + kind + "\"; known is \"language_model\"");
   }

@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "regard/layer/rope.h"
 #include "regard/train/optimizer.h"
 #include "regard/train/parameters.h"
 #include "regard/train/schedule.h"
@@ -17,6 +18,7 @@ namespace regard::train {
 struct TextRecipe {
   std::vector<std::filesystem::path> train;  // UTF-8 texts
   std::vector<std::filesystem::path> valid;  // none: no validation
+  std::string documents;                     // what ends a document of a text, such as "\n\n"; empty: none
   std::string tokenizer = "bytes";  // "bytes" (each byte a token), or a model whose tokenizer is taken
 };
 
@@ -29,7 +31,16 @@ struct DecoderRecipe {
   int64_t feed_forward = 0;  // 0: 8 / 3 of the width, rounded up to a multiple of 32
   int64_t window = 0;        // keys that a row sees, itself included; 0: all
   double rope_base = 10000;
-  bool tied = true;  // the head is the token embedding
+  layer::RopeScaling rope_scaling;  // none or llama3
+  bool tied = true;                 // the head is the token embedding (a full head)
+  double dropout = 0;               // of what each part adds to the stream, and of attention weights
+  int64_t experts = 0;              // of a mixture in place of each feed-forward; 0: none
+  int64_t experts_chosen = 2;       // by each token
+  int64_t latent_rank = 0;          // latent attention: of what keys and values are made from; 0: none
+  int64_t latent_query_rank = 0;    // the same of queries; 0: straight from the input
+  int64_t latent_rope = 0;          // numbers of a head that are rotated; 0: half a head
+  enum class Head : uint8_t { full, adaptive, hierarchical };
+  Head head = Head::full;
   Initialisation initialisation;
 };
 
@@ -47,12 +58,17 @@ struct TrainRecipe {
   int64_t accumulate = 1;  // passes of one step
   OptimizerOptions optimizer;
   Schedule schedule;
-  double clip = 1.0;              // largest norm of all gradients; 0: no bound
-  double label_smoothing = 0.0;   // the share of the target that is spread
-  int64_t validate_every = 200;   // steps
-  int64_t validation_pieces = 0;  // language models; 0: all of the validation text
-  Metric best = Metric::loss;     // of validations: what decides which model is kept
-  int64_t patience = 0;           // stop after so many validations without a better one; 0: never
+  double clip = 1.0;             // largest norm of all gradients; 0: no bound
+  double label_smoothing = 0.0;  // the share of the target that is spread
+  bool bf16 = false;      // products with factors of bfloat16 and sums of float32; parameters stay float32
+  double balance = 0.01;  // of a mixture's balance loss
+  double diversity = 0;   // lambda of -lambda D, see layer/diversity.h
+  bool checkpoint_layers = false;  // compute each layer again in the backward: memory for time
+  int64_t alarm_after = 1000;      // steps after which uniform or dead heads are told; 0: never
+  int64_t validate_every = 200;    // steps
+  int64_t validation_pieces = 0;   // language models; 0: all of the validation text
+  Metric best = Metric::loss;      // of validations: what decides which model is kept
+  int64_t patience = 0;            // stop after so many validations without a better one; 0: never
   int64_t save_every = 200;
   int64_t keep = 2;  // newest checkpoints that stay
 };

@@ -1,8 +1,10 @@
 // The tables of `kind = "language_model"`.
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
+#include "regard/train/names.h"
 #include "regard/train/recipe_parts.h"
 
 namespace regard::train {
@@ -12,11 +14,28 @@ TextRecipe read_data(RecipeTable table, const std::filesystem::path& folder) {
   TextRecipe out;
   out.train = read_paths(table, "train", folder);
   out.valid = read_paths(table, "valid", folder);
+  out.documents = table.text("documents", out.documents);
   out.tokenizer = table.text("tokenizer", out.tokenizer);
   table.finish();
   if (out.train.empty())
     throw std::invalid_argument(table.place("train") + " is missing: a text or a list of them");
   return out;
+}
+
+constexpr Name<DecoderRecipe::Head> kHeads[] = {{"full", DecoderRecipe::Head::full},
+                                                {"adaptive", DecoderRecipe::Head::adaptive},
+                                                {"hierarchical", DecoderRecipe::Head::hierarchical}};
+constexpr Name<bool> kPrecisions[] = {{"f32", false}, {"bf16", true}};
+
+// Llama 3.1's: rope_factor with the lengths that it stretches between.
+void read_rope_scaling(RecipeTable& table, layer::RopeScaling& out) {
+  out.factor = table.number("rope_factor", 1, 1, 1e6);
+  out.low_frequency_factor = table.number("rope_low", out.low_frequency_factor, 1e-3, 1e6);
+  out.high_frequency_factor = table.number("rope_high", out.high_frequency_factor, 1e-3, 1e6);
+  out.original_length = table.integer("rope_original_length", out.original_length, 1, 1 << 30);
+  if (out.factor > 1) out.kind = layer::RopeScaling::Kind::llama3;
+  if (!(out.high_frequency_factor > out.low_frequency_factor))
+    throw std::invalid_argument(table.place("rope_high") + " must be above rope_low");
 }
 
 DecoderRecipe read_model(RecipeTable table) {
@@ -28,7 +47,15 @@ DecoderRecipe read_model(RecipeTable table) {
   out.feed_forward = table.integer("feed_forward", out.feed_forward, 0, 1 << 18);
   out.window = table.integer("window", out.window, 0, 1 << 30);
   out.rope_base = table.number("rope_base", out.rope_base, 1, 1e9);
+  read_rope_scaling(table, out.rope_scaling);
   out.tied = table.flag("tied", out.tied);
+  out.dropout = table.number("dropout", out.dropout, 0, 0.99);
+  out.experts = table.integer("experts", out.experts, 0, 1 << 10);
+  out.experts_chosen = table.integer("experts_chosen", out.experts_chosen, 1, 1 << 10);
+  out.latent_rank = table.integer("latent_rank", out.latent_rank, 0, 1 << 16);
+  out.latent_query_rank = table.integer("latent_query_rank", out.latent_query_rank, 0, 1 << 16);
+  out.latent_rope = table.integer("latent_rope", out.latent_rope, 0, 1 << 12);
+  out.head = kind_named(table.place("head").c_str(), table.text("head", "full"), kHeads);
   out.initialisation = read_initialisation(table, "normal", out.layers);
   table.finish();
   const auto shown = [&](const char* key, int64_t value) {
@@ -43,8 +70,31 @@ DecoderRecipe read_model(RecipeTable table) {
     throw std::invalid_argument(shown("kv_heads", out.kv_heads) + "; heads (" + std::to_string(out.heads) +
                                 ") must be a multiple of it");
   }
+  if (out.experts > 0 && out.experts_chosen > out.experts) {
+    throw std::invalid_argument(shown("experts_chosen", out.experts_chosen) + "; there are " +
+                                std::to_string(out.experts) + " experts");
+  }
+  if (out.latent_rank > 0) {
+    if (out.latent_rope == 0) out.latent_rope = std::max<int64_t>(2, out.width / out.heads / 4 * 2);
+    if (out.latent_rope % 2 != 0)
+      throw std::invalid_argument(shown("latent_rope", out.latent_rope) + "; it must be even");
+    if (out.window > 0 || out.kv_heads != out.heads)
+      throw std::invalid_argument(shown("latent_rank", out.latent_rank) +
+                                  "; latent attention has no window and no kv_heads of its own");
+    if (out.experts > 0 && out.head == DecoderRecipe::Head::full)
+      throw std::invalid_argument(shown("latent_rank", out.latent_rank) + "; with experts it is not known");
+  }
   if (out.feed_forward == 0) out.feed_forward = (out.width * 8 / 3 + 31) / 32 * 32;
   return out;
+}
+
+// What goes together only in some ways, over both tables.
+void check(const DecoderRecipe& model, const TrainRecipe& train) {
+  if (train.label_smoothing > 0 && model.head != DecoderRecipe::Head::full)
+    throw std::invalid_argument("train.label_smoothing is set; only model.head = \"full\" takes it");
+  if (train.bf16 && (model.experts > 0 || model.latent_rank > 0))
+    throw std::invalid_argument(
+        "train.precision is \"bf16\"; mixtures of experts and latent attention are trained in f32 only");
 }
 
 }  // namespace
@@ -54,12 +104,17 @@ LanguageModelRecipe read_language_model(RecipeTable data, RecipeTable model,
   return {.data = read_data(std::move(data), folder), .model = read_model(std::move(model))};
 }
 
-TrainRecipe read_language_model_training(RecipeTable table, int64_t width) {
-  TrainRecipe out = read_training(table, width);
+TrainRecipe read_language_model_training(RecipeTable table, const DecoderRecipe& model) {
+  TrainRecipe out = read_training(table, model.width);
   out.length = table.integer("length", out.length, 1, 1 << 20);
   out.batch = table.integer("batch", out.batch, 1, 1 << 20);
   out.validation_pieces = table.integer("validation_pieces", out.validation_pieces, 0, kManySteps);
+  out.bf16 = kind_named(table.place("precision").c_str(), table.text("precision", "f32"), kPrecisions);
+  out.balance = table.number("balance", out.balance, 0, 100);
+  out.diversity = table.number("diversity", out.diversity, -1e6, 1e6);
+  out.checkpoint_layers = table.flag("checkpoint_layers", out.checkpoint_layers);
   table.finish();
+  check(model, out);
   return out;
 }
 

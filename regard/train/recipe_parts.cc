@@ -42,6 +42,7 @@ TrainRecipe read_training(RecipeTable& table, int64_t width) {
   out.clip = table.number("clip", out.clip, 0, 1e9);
   out.label_smoothing = table.number("label_smoothing", out.label_smoothing, 0, 0.999);
   out.validate_every = table.integer("validate_every", out.validate_every, 1, kManySteps);
+  out.alarm_after = table.integer("alarm_after", out.alarm_after, 0, kManySteps);
   out.patience = table.integer("patience", out.patience, 0, kManySteps);
   out.save_every = table.integer("save_every", out.save_every, 1, kManySteps);
   out.keep = table.integer("keep", out.keep, 1, 1 << 20);

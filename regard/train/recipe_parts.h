@@ -22,6 +22,6 @@ TrainRecipe read_training(RecipeTable& table, int64_t width);
 
 LanguageModelRecipe read_language_model(RecipeTable data, RecipeTable model,
                                         const std::filesystem::path& folder);
-TrainRecipe read_language_model_training(RecipeTable table, int64_t width);
+TrainRecipe read_language_model_training(RecipeTable table, const DecoderRecipe& model);
 
 }  // namespace regard::train

@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "regard/lens/head_watch.h"
 #include "regard/train/parameters.h"
 
 namespace regard::train {
@@ -32,6 +34,14 @@ std::optional<double> value_of(const Validation& validation, Metric metric);
 // Whether `value` is better than `other`; what is no number is worse than any.
 bool better(Metric metric, double value, double other);
 
+// What heads do on one batch, and how their layers began.
+struct Heads {
+  std::vector<lens::HeadState> states;
+  double deviation = 0;         // of the query and key matrices at first
+  double xavier_deviation = 0;  // Glorot and Bengio's for them
+  bool post_norm = false;
+};
+
 // What a loop (loop.h) trains: it knows the model and the data, the loop knows neither.
 class Task {
  public:
@@ -49,6 +59,13 @@ class Task {
   virtual void save(const std::filesystem::path& folder) const = 0;
   // After a loss that is no number: where the first such value appears in this pass, such as "layer 3".
   virtual std::string find_not_a_number(int64_t pass) = 0;
+  // Takes the numbers of a model in a folder instead of a random start. Throws std::invalid_argument where
+  // this kind of model does not.
+  virtual void begin_from(const std::filesystem::path& /*folder*/) {
+    throw std::invalid_argument("only a language model begins from another model");
+  }
+  // Of the model as it is, on a batch that is always the same. None where nothing attends.
+  virtual Heads heads() { return {}; }
 };
 
 }  // namespace regard::train

@@ -12,33 +12,56 @@
 namespace regard::train {
 namespace {
 
+// Positions begin again with each document; the first of a piece may have begun before it.
+void add_documents(const TokenText& text, const std::vector<int64_t>& starts, int64_t length,
+                   TokenBatch& batch) {
+  const auto rows = static_cast<int64_t>(starts.size());
+  batch.segments = at::empty({rows, length}, at::kInt);
+  batch.positions = at::empty({rows, length}, at::kLong);
+  auto* segments = batch.segments.mutable_data_ptr<int32_t>();
+  auto* positions = batch.positions.mutable_data_ptr<int64_t>();
+  auto* next = batch.next.mutable_data_ptr<int64_t>();
+  for (int64_t row = 0; row < rows; ++row) {
+    const int32_t* document = text.documents.data() + starts[static_cast<size_t>(row)];
+    int64_t position = 0;
+    for (int64_t i = 0; i < length; ++i, ++position) {
+      if (i > 0 && document[i] != document[i - 1]) position = 0;
+      const int64_t at = row * length + i;
+      segments[at] = document[i] - document[0];
+      positions[at] = position;
+      if (document[i + 1] != document[i]) next[at] = kNothing;
+    }
+  }
+}
+
 // Rows of length + 1 tokens that begin at `starts`.
-TokenBatch batch_at(const std::vector<int32_t>& tokens, const std::vector<int64_t>& starts, int64_t length) {
+TokenBatch batch_at(const TokenText& text, const std::vector<int64_t>& starts, int64_t length) {
   const auto rows = static_cast<int64_t>(starts.size());
   TokenBatch out{at::empty({rows, length}, at::kLong), at::empty({rows, length}, at::kLong)};
   auto* ids = out.ids.mutable_data_ptr<int64_t>();
   auto* next = out.next.mutable_data_ptr<int64_t>();
   for (int64_t row = 0; row < rows; ++row) {
-    const int32_t* from = tokens.data() + starts[static_cast<size_t>(row)];
+    const int32_t* from = text.tokens.data() + starts[static_cast<size_t>(row)];
     std::copy(from, from + length, ids + row * length);
     std::copy(from + 1, from + 1 + length, next + row * length);
   }
+  if (!text.documents.empty()) add_documents(text, starts, length, out);
   return out;
 }
 
 }  // namespace
 
-TokenStream::TokenStream(std::vector<int32_t> tokens, int64_t length, int64_t batch, uint64_t seed)
-    : tokens_(std::move(tokens)),
+TokenStream::TokenStream(TokenText text, int64_t length, int64_t batch, uint64_t seed)
+    : text_(std::move(text)),
       length_(length),
       batch_(batch),
       seed_(seed),
       // At every offset below `length` so many pieces and the token after the last one are there.
-      pieces_((static_cast<int64_t>(tokens_.size()) - length) / length) {
+      pieces_((static_cast<int64_t>(text_.tokens.size()) - length) / length) {
   if (length < 1 || batch < 1)
     throw std::invalid_argument("TokenStream: length and batch must be at least 1");
   if (pieces_ < batch) {
-    throw std::invalid_argument("a text of " + std::to_string(tokens_.size()) +
+    throw std::invalid_argument("a text of " + std::to_string(text_.tokens.size()) +
                                 " tokens does not fill one batch of " + std::to_string(batch) + " x " +
                                 std::to_string(length) + " tokens");
   }
@@ -57,18 +80,17 @@ TokenBatch TokenStream::at(int64_t step) {
   for (int64_t row = 0; row < batch_; ++row) {
     starts[static_cast<size_t>(row)] = offset_ + order_[static_cast<size_t>(first + row)] * length_;
   }
-  return batch_at(tokens_, starts, length_);
+  return batch_at(text_, starts, length_);
 }
 
-std::vector<TokenBatch> pieces_in_order(const std::vector<int32_t>& tokens, int64_t length, int64_t batch,
-                                        int64_t limit) {
-  int64_t pieces = (static_cast<int64_t>(tokens.size()) - 1) / length;
+std::vector<TokenBatch> pieces_in_order(const TokenText& text, int64_t length, int64_t batch, int64_t limit) {
+  int64_t pieces = (static_cast<int64_t>(text.tokens.size()) - 1) / length;
   if (limit > 0) pieces = std::min(pieces, limit);
   std::vector<TokenBatch> out;
   for (int64_t piece = 0; piece < pieces; piece += batch) {
     std::vector<int64_t> starts;
     for (int64_t row = piece; row < std::min(pieces, piece + batch); ++row) starts.push_back(row * length);
-    out.push_back(batch_at(tokens, starts, length));
+    out.push_back(batch_at(text, starts, length));
   }
   return out;
 }

@@ -7,11 +7,21 @@
 
 namespace regard::train {
 
-// Inputs and what should follow each of them: [B, L] int64 both.
+// A text as tokens; of which document each one is (rising from 0), or empty: all one.
+struct TokenText {
+  std::vector<int32_t> tokens;
+  std::vector<int32_t> documents;
+};
+
+// Inputs and what should follow each of them: [B, L] int64 both. With documents also where each token
+// belongs, as model::Input has it; what follows the last token of a document is kNothing.
 struct TokenBatch {
   at::Tensor ids;
   at::Tensor next;
+  at::Tensor segments{};
+  at::Tensor positions{};
 };
+inline constexpr int64_t kNothing = -100;  // libtorch's ignore_index
 
 // One long text as tokens, cut into pieces of L tokens for a language model. Which pieces a step sees is a
 // function of (seed, step) alone: a training that stopped goes on where it was without keeping a position.
@@ -20,15 +30,15 @@ struct TokenBatch {
 class TokenStream {
  public:
   // Throws std::invalid_argument for a text that does not fill one batch.
-  TokenStream(std::vector<int32_t> tokens, int64_t length, int64_t batch, uint64_t seed);
+  TokenStream(TokenText text, int64_t length, int64_t batch, uint64_t seed);
 
-  int64_t tokens() const { return static_cast<int64_t>(tokens_.size()); }
+  int64_t tokens() const { return static_cast<int64_t>(text_.tokens.size()); }
   int64_t batches_per_pass() const { return pieces_ / batch_; }
 
   TokenBatch at(int64_t step);
 
  private:
-  std::vector<int32_t> tokens_;
+  TokenText text_;
   int64_t length_, batch_;
   uint64_t seed_;
   int64_t pieces_;      // of a pass
@@ -39,7 +49,6 @@ class TokenStream {
 
 // The pieces of a whole text one after the other, up to `batch` at a time, for validation; the last token of
 // one piece is the first of the next. limit: pieces at most, 0 for all.
-std::vector<TokenBatch> pieces_in_order(const std::vector<int32_t>& tokens, int64_t length, int64_t batch,
-                                        int64_t limit);
+std::vector<TokenBatch> pieces_in_order(const TokenText& text, int64_t length, int64_t batch, int64_t limit);
 
 }  // namespace regard::train

@@ -83,6 +83,54 @@ TEST_F(FullDisk, TheLogits) {
   check(R"("$REGARD" score --logits "$DISK/old" 'The cat sat.')");
 }
 
+// The checkpoint that is there stays as it was, nothing of the new one is left, and with room again the same
+// command goes on.
+TEST_F(FullDisk, ATrainingLosesNothing) {
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += "the quick brown fox " + std::to_string(i % 7) + " jumps; ";
+  io::write_all(folder_ / "text.txt", text);
+  io::write_all(folder_ / "recipe.toml", R"(
+[data]
+train = "text.txt"
+[model]
+layers = 1
+width = 32
+heads = 2
+[train]
+length = 32
+batch = 4
+save_every = 7
+keep = 1
+)");
+  std::filesystem::create_directories(folder_ / "disk");
+  How how;
+  how.environment.emplace_back("DISK", (folder_ / "disk").string());
+  how.environment.emplace_back("RECIPE", (folder_ / "recipe.toml").string());
+  const Outcome outcome = shell(R"(unshare -rm bash -c '
+      mount -t tmpfs -o size=1M regard-test "$DISK" || exit 99
+      train() { "$REGARD" train "$RECIPE" --out "$DISK/run" --set train.steps=$1 > /dev/null; }
+      train 7 2> /dev/null || exit 98
+      sum=$(md5sum < "$DISK/run/checkpoint-000007.safetensors")
+      head -c 81920 /dev/zero > "$DISK/room"
+      cat /dev/zero > "$DISK/fill" 2> /dev/null
+      rm "$DISK/room"
+      train 21; code=$?
+      ls -A "$DISK/run"
+      [ "$sum" = "$(md5sum < "$DISK/run/checkpoint-000007.safetensors")" ] && echo unchanged
+      rm "$DISK/fill"
+      train 21 2> /dev/null && ls "$DISK/run" | grep checkpoint
+      exit $code')",
+                               how);
+  EXPECT_EQ(outcome.code, 1) << outcome.err;
+  EXPECT_THAT(complaints(outcome),
+              ElementsAre("regard: " + (folder_ / "disk/run/checkpoint-000014.safetensors").string() +
+                          ": cannot be written: No space left on device"));
+  EXPECT_THAT(outcome.out,
+              HasSubstr("checkpoint-000007.safetensors\nconfig.json\nevents.out.tfevents.0.regard\n"
+                        "heads.csv\nlog.csv\nmodel.safetensors\ntokenizer.json\nvalidation.csv\n"
+                        "unchanged\ncheckpoint-000021.safetensors\n"));
+}
+
 // Standard output is no file of ours, but its failure is said too.
 TEST(FullOutput, IsSaidOnceAndIsAFailure) {
   io::TemporaryFolder folder;

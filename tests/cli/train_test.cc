@@ -93,12 +93,28 @@ TEST_F(TrainVerb, KilledAtAnyMomentItEndsWithTheSameBits) {
   }
 }
 
-TEST_F(TrainVerb, AnInterruptSavesAndSaysHowToGoOn) {
-  const Outcome outcome =
-      shell("timeout -s INT 2 \"$REGARD\" train '" + (folder_ / "recipe.toml").string() +
-            "' --set train.steps=1000000 --out '" + (folder_ / "run").string() + "'; true");
-  EXPECT_THAT(outcome.out, HasSubstr("the same command goes on from here"));
-  EXPECT_THAT(outcome.out, HasSubstr("stopped after step"));
+TEST_F(TrainVerb, InterruptAndTerminationSaveAndSayHowToGoOn) {
+  for (const std::string& signal : {std::string("INT"), std::string("TERM")}) {
+    const Outcome outcome =
+        shell("timeout -s " + signal + " 2 \"$REGARD\" train '" + (folder_ / "recipe.toml").string() +
+              "' --set train.steps=1000000 --set train.save_every=1000000 --out '" +
+              (folder_ / signal).string() + "'; ls '" + (folder_ / signal).string() + "'");
+    EXPECT_THAT(outcome.out, HasSubstr("the same command goes on from here")) << signal;
+    EXPECT_THAT(outcome.out, HasSubstr("stopped after step")) << signal;
+    EXPECT_THAT(outcome.out, HasSubstr("\ncheckpoint-")) << signal;
+  }
+}
+
+TEST_F(TrainVerb, AModelWithFewerKeyHeadsBeginsFromOneWithMore) {
+  ASSERT_EQ(train("many", {"--set", "train.steps=100"}).code, 0);
+  const Outcome few = train("few", {"--from", (folder_ / "many").string(), "--set", "model.kv_heads=1",
+                                    "--set", "train.steps=10", "--set", "train.rate=1e-3", "--json"});
+  ASSERT_EQ(few.code, 0) << few.err;
+  // A random start would be at ln 256 = 5.5 after ten steps of such a rate.
+  EXPECT_LT(nlohmann::json::parse(few.out)["best_loss"].get<double>(), 4.0);
+  const Outcome wrong = train("wrong", {"--from", (folder_ / "many").string(), "--set", "model.width=48"});
+  EXPECT_EQ(wrong.code, 1);
+  EXPECT_THAT(wrong.err, HasSubstr("model.safetensors"));
 }
 
 TEST_F(TrainVerb, WrongRecipesAreUsedWrongly) {

@@ -10,10 +10,10 @@
 namespace regard::train {
 namespace {
 
-std::vector<int32_t> counting(int32_t count) {
+TokenText counting(int32_t count) {
   std::vector<int32_t> tokens(static_cast<size_t>(count));
   std::iota(tokens.begin(), tokens.end(), 0);
-  return tokens;
+  return {tokens, {}};
 }
 
 TEST(TokenStream, EachPassShowsEachPieceOnceInAnotherOrder) {
@@ -65,6 +65,23 @@ TEST(TokenStream, ValidationReadsTheTextInOrderWithoutTheRest) {
   EXPECT_TRUE(at::cat({batches[0].ids.flatten(), batches[1].ids.flatten()}).equal(at::arange(20)));
   EXPECT_TRUE(batches[1].next.equal(batches[1].ids + 1));
   EXPECT_EQ(pieces_in_order(counting(23), 5, 3, 2).front().ids.size(0), 2);
+}
+
+TEST(TokenStream, PackedDocumentsBeginAgainAndEndWithoutASuccessor) {
+  TokenText text = counting(12);
+  text.documents = {0, 0, 0, 1, 1, 2, 2, 2, 2, 2, 3, 3};
+  const std::vector<TokenBatch> batches = pieces_in_order(text, 5, 2, 0);
+  ASSERT_EQ(batches.size(), 1u);
+  const auto rows = [](const at::Tensor& tensor) {
+    const at::Tensor wide = tensor.to(at::kLong).contiguous();
+    return std::vector<int64_t>(wide.const_data_ptr<int64_t>(),
+                                wide.const_data_ptr<int64_t>() + wide.numel());
+  };
+  EXPECT_EQ(rows(batches[0].segments), (std::vector<int64_t>{0, 0, 0, 1, 1, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(rows(batches[0].positions), (std::vector<int64_t>{0, 1, 2, 0, 1, 0, 1, 2, 3, 4}));
+  const int64_t none = kNothing;
+  EXPECT_EQ(rows(batches[0].next), (std::vector<int64_t>{1, 2, none, 4, none, 6, 7, 8, 9, none}));
+  EXPECT_FALSE(pieces_in_order(counting(12), 5, 2, 0)[0].segments.defined());
 }
 
 }  // namespace
