@@ -15,6 +15,7 @@
 #include "bench/roofline.h"
 #include "bench/run_bench.h"
 #include "regard/cli/bench_linear.h"
+#include "regard/cli/bench_train.h"
 #include "regard/cli/interrupt.h"
 #include "regard/cli/output.h"
 #include "regard/cli/verbs.h"
@@ -232,6 +233,7 @@ void add_bench(CLI::App& app) {
   attention->callback([options] { run_attention(*options); });
 
   add_bench_linear(*verb);
+  add_bench_train(*verb);
 
   CLI::App* memory = verb->add_subcommand("memory", "How the scratch of each kernel grows with the length");
   memory->add_flag("--json", options->json, "One JSON object a line");
