@@ -106,7 +106,7 @@ keep = 1
   How how;
   how.environment.emplace_back("DISK", (folder_ / "disk").string());
   how.environment.emplace_back("RECIPE", (folder_ / "recipe.toml").string());
-  const Outcome outcome = shell(R"(unshare -rm bash -c '
+  const Outcome outcome = shell(R"sh(unshare -rm bash -c '
       mount -t tmpfs -o size=1M regard-test "$DISK" || exit 99
       train() { "$REGARD" train "$RECIPE" --out "$DISK/run" --set train.steps=$1 > /dev/null; }
       train 7 2> /dev/null || exit 98
@@ -119,8 +119,8 @@ keep = 1
       [ "$sum" = "$(md5sum < "$DISK/run/checkpoint-000007.safetensors")" ] && echo unchanged
       rm "$DISK/fill"
       train 21 2> /dev/null && ls "$DISK/run" | grep checkpoint
-      exit $code')",
-                               how);
+      exit $code')sh",
+                                how);
   EXPECT_EQ(outcome.code, 1) << outcome.err;
   EXPECT_THAT(complaints(outcome),
               ElementsAre("regard: " + (folder_ / "disk/run/checkpoint-000014.safetensors").string() +
