@@ -123,7 +123,7 @@ keep = 1
                                 how);
   EXPECT_EQ(outcome.code, 1) << outcome.err;
   EXPECT_THAT(complaints(outcome),
-              ElementsAre("regard: " + (folder_ / "disk/run/checkpoint-000014.safetensors").string() +
+              ElementsAre("regard: " + (folder_ / "disk/run/model.safetensors").string() +
                           ": cannot be written: No space left on device"));
   EXPECT_THAT(outcome.out,
               HasSubstr("checkpoint-000007.safetensors\nconfig.json\nevents.out.tfevents.0.regard\n"
