@@ -157,6 +157,8 @@ double train_small(SmallModel& model, const std::function<Batch()>& next, const 
   train::OptimizerOptions options;
   options.kind = train::OptimizerOptions::Kind::adam;
   train::Optimizer optimizer(options, model.named());
+  train::Schedule schedule = training.schedule;
+  schedule.steps = training.steps;
   const auto begin = std::chrono::steady_clock::now();
   int64_t step = 0;
   while (step < training.steps) {
@@ -170,7 +172,7 @@ double train_small(SmallModel& model, const std::function<Batch()>& next, const 
     if (training.term) loss = loss + training.term(maps);
     loss.backward();
     optimizer.clip(training.clip);
-    optimizer.step(training.schedule.at(step));
+    optimizer.step(schedule.at(step));
     ++step;
     if (training.after && !training.after(step, value)) break;
   }

@@ -75,7 +75,7 @@ double accuracy(const SmallModel& model, const Batch& batch);
 
 struct SmallTraining {
   int64_t steps = 100;
-  train::Schedule schedule{.kind = train::Schedule::Kind::constant, .rate = 3e-3};
+  train::Schedule schedule{.kind = train::Schedule::Kind::constant, .rate = 3e-3};  // of `steps` above
   double clip = 1;
   // Called after each step (1, 2, ...) with the loss; false ends the training.
   std::function<bool(int64_t step, double loss)> after;
