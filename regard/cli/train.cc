@@ -105,12 +105,26 @@ void keep_memory() {
 #endif
 }
 
+// Whether products of bfloat16 are instructions here; where they are not, libtorch goes round by float32.
+bool multiplies_bf16() {
+#ifdef __x86_64__
+  return __builtin_cpu_supports("avx512bf16") != 0;
+#else
+  return true;
+#endif
+}
+
 void run(const Train& options) {
   const train::Recipe recipe = train::read_recipe(options.recipe, options.settings);
   const std::filesystem::path folder =
       options.out.empty() ? std::filesystem::path(options.recipe).stem() : std::filesystem::path(options.out);
   const std::unique_ptr<train::Task> task = train::make_task(recipe, folder);
   if (!options.from.empty()) task->begin_from(options.from);
+  if (recipe.train.bf16 && !multiplies_bf16()) {
+    std::cerr
+        << "regard: train.precision is bf16, which this processor has no instructions for: a step takes "
+           "some ten times as long as in f32\n";
+  }
   keep_memory();
   catch_interrupts();
   int64_t parameters = 0;
