@@ -120,9 +120,10 @@ void print(const Terminal& terminal, const lab::Experiment& experiment, const la
   }
   if (!result.notes.empty()) std::cout << '\n';
   for (const std::string& note : result.notes) print_wrapped(terminal, note, 0, 0);
+  const int threads = at::get_num_threads();
   char text[120];
-  std::snprintf(text, sizeof text, "\n%lld %s, %.1f s with %d threads%s\n", static_cast<long long>(seeds),
-                seeds == 1 ? "seed" : "seeds", result.seconds, at::get_num_threads(),
+  std::snprintf(text, sizeof text, "\n%lld %s, %.1f s on %d %s%s\n", static_cast<long long>(seeds),
+                seeds == 1 ? "seed" : "seeds", result.seconds, threads, threads == 1 ? "thread" : "threads",
                 experiment.trained ? " (models are trained on one)" : "");
   std::cout << text;
 }
