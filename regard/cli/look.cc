@@ -7,7 +7,9 @@
 #include "regard/cli/look_options.h"
 #include "regard/cli/look_output.h"
 #include "regard/cli/look_see.h"
+#include "regard/cli/look_translation.h"
 #include "regard/cli/verbs.h"
+#include "regard/model/load_translator.h"
 #include "regard/model/model.h"
 
 // look: what the heads of a model do with a text.
@@ -38,6 +40,7 @@ void run(Look& options) {
     // The text comes first: a mistake there should not wait for the model.
     const std::string text =
         options.pieces.empty() ? options.input.text() : text::Tokenizer::forced_text(options.pieces);
+    if (model::is_translator(options.model)) return look_at_translator(options, text);
     const model::Loaded loaded = model::load(options.model);
     seen = look_at(loaded, options, text);
     if (!options.compare.empty()) {

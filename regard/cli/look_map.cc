@@ -3,54 +3,24 @@
 #include <algorithm>
 #include <cmath>
 
+#include "regard/cli/cells.h"
 #include "regard/cli/look_print.h"
 #include "regard/lens/units.h"
-#include "regard/text/utf8.h"
 
 namespace regard::cli {
 namespace {
 
-constexpr int64_t kLabelCells = 14;
-constexpr int64_t kHeaderRows = 7;
-
-// A text written downwards: one character a row, combining marks with their letter.
-std::vector<std::string> characters(const std::string& text) {
-  std::vector<std::string> out;
-  text::for_each_code_point(text, [&](char32_t, size_t at, size_t length) {
-    const std::string one = text.substr(at, length);
-    if (!out.empty() && text::display_width(out.back() + one) == text::display_width(out.back())) {
-      out.back() += one;
-    } else {
-      out.push_back(one);
-    }
-  });
-  return out;
-}
-
-void print_column_names(std::ostream& out, const Terminal& terminal, const lens::Report& report,
-                        const PooledMap& map) {
-  std::vector<std::vector<std::string>> columns;
-  size_t rows = 1;
+// A head's map with the names of its units; pooled ones are called by the position of their first.
+Cells named(const PooledMap& map, const lens::Report& report) {
+  Cells cells;
   for (int64_t c = 0; c < map.size; ++c) {
-    // Pooled columns are called by the position of their first unit.
-    const std::string name =
-        map.pool == 1 ? report.units[static_cast<size_t>(c)].text : std::to_string(c * map.pool);
-    columns.push_back(characters(terminal.show(name)));
-    if (columns.back().size() > kHeaderRows) {
-      columns.back().resize(kHeaderRows);
-      columns.back().back() = terminal.unicode ? "…" : "~";
-    }
-    rows = std::max(rows, columns.back().size());
+    cells.rows.push_back(map.pool == 1 ? report.units[static_cast<size_t>(c)].text
+                                       : std::to_string(c * map.pool));
   }
-  for (size_t r = 0; r < rows; ++r) {
-    Line line(terminal);
-    line.cell("", kLabelCells + 1);
-    for (const auto& column : columns) {
-      const size_t skip = rows - column.size();  // names stand on the map
-      line.cell(r >= skip ? column[r - skip] : "", 2, text::Align::left, Ink::dim);
-    }
-    out << line.text() << '\n';
-  }
+  cells.columns = cells.rows;
+  cells.values = map.cells;
+  if (report.focus.unit >= 0) cells.chosen = report.focus.unit / map.pool;
+  return cells;
 }
 
 }  // namespace
@@ -77,7 +47,7 @@ PooledMap pooled_map(const lens::Recording& recording, const lens::Report& repor
 
 void print_map(std::ostream& out, const Terminal& terminal, const lens::Recording& recording,
                const lens::Report& report, int64_t layer, int64_t head) {
-  const PooledMap map = pooled_map(recording, report, layer, head, (terminal.width - kLabelCells - 1) / 2);
+  const PooledMap map = pooled_map(recording, report, layer, head, columns_that_fit(terminal.width));
   Line title(terminal);
   title.add("Layer " + std::to_string(layer) + ", head " + std::to_string(head), Ink::title);
   for (const lens::HeadReport& cell : report.grid) {
@@ -95,31 +65,9 @@ void print_map(std::ostream& out, const Terminal& terminal, const lens::Recordin
                               std::to_string(map.pool) + (report.words ? " words" : " tokens"),
           Ink::dim);
   out << how.text() << '\n';
-  print_column_names(out, terminal, report, map);
-  const double largest = map.largest > 0 ? map.largest : 1;
-  for (int64_t r = 0; r < map.size; ++r) {
-    Line line(terminal);
-    const bool chosen = report.focus.unit / map.pool == r;
-    const std::string name =
-        map.pool == 1 ? report.units[static_cast<size_t>(r)].text : std::to_string(r * map.pool);
-    line.cell(name, kLabelCells, text::Align::right, chosen ? Ink::bold : Ink::plain).add(" ");
-    for (int64_t c = 0; c < map.size; ++c) {
-      line.heat(map.cells[static_cast<size_t>(r * map.size + c)] / largest, 2);
-    }
-    // Beside a short map: what the row looks at most.
-    if (map.pool == 1 && line.left() >= 16) {
-      const auto begin = map.cells.begin() + r * map.size;
-      const auto most = std::max_element(begin, begin + map.size);
-      line.add("  " + weight_text(*most) + " " + report.units[static_cast<size_t>(most - begin)].text,
-               Ink::dim);
-    }
-    out << line.text() << '\n';
-  }
-  Line scale(terminal);
-  scale.cell("", kLabelCells + 1).add("0 ", Ink::dim);
-  for (int step = 0; step <= 10; ++step) scale.heat(step / 10.0, 2);
-  scale.add(" " + weight_text(map.largest) + ", the largest", Ink::dim);
-  out << scale.text() << '\n';
+  for (const std::string& line : cell_lines(terminal, named(map, report), 0, map.pool == 1))
+    out << line << '\n';
+  out << scale_line(terminal, map.largest) << '\n';
 }
 
 }  // namespace regard::cli

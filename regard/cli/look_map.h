@@ -23,6 +23,8 @@ PooledMap pooled_map(const lens::Recording& recording, const lens::Report& repor
 
 // Pictures without letters: one head's map, or the block maps of all heads (rows layers, columns heads).
 void write_map_png(const std::filesystem::path& path, const PooledMap& map);
+void write_cells_png(const std::filesystem::path& path, const std::vector<float>& cells, int64_t rows,
+                     int64_t columns);  // [rows, columns], any weights
 void write_grid_png(const std::filesystem::path& path, const lens::Report& report);
 
 }  // namespace regard::cli

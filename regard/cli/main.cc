@@ -110,6 +110,7 @@ int run(int argc, char** argv) {
   using namespace regard::cli;
   add_look(app);
   add_run(app);
+  add_translate(app);
   add_embed(app);
   add_tokens(app);
   add_score(app);

@@ -11,6 +11,7 @@
 #include "regard/cli/output.h"
 #include "regard/cli/precision.h"
 #include "regard/cli/progress.h"
+#include "regard/cli/sampling.h"
 #include "regard/cli/text_input.h"
 #include "regard/cli/verbs.h"
 #include "regard/model/generate.h"
@@ -126,25 +127,7 @@ void add_run(CLI::App& app) {
   verb->add_option("-n,--max-tokens", options->max_tokens, "Stop after so many new tokens")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  verb->add_option("--temperature", options->sampling.temperature, "0: always the most likely token")
-      ->check(CLI::Range(0.0, 100.0))
-      ->capture_default_str();
-  verb->add_option("--top-k", options->sampling.top_k, "Sample among the k most likely tokens (0: all)")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  verb->add_option("--top-p", options->sampling.top_p,
-                   "Sample among the likeliest tokens that hold this probability")
-      ->check(CLI::Range(0.0, 1.0))
-      ->capture_default_str();
-  verb->add_option("--min-p", options->sampling.min_p,
-                   "Then those at least this share as likely as the most likely one")
-      ->check(CLI::Range(0.0, 1.0))
-      ->capture_default_str();
-  verb->add_option("--repetition-penalty", options->sampling.repetition_penalty,
-                   "Above 1: tokens of the prompt and of the text so far become less likely")
-      ->check(CLI::Range(1e-3, 1e3))
-      ->capture_default_str();
-  verb->add_option("--seed", options->sampling.seed, "Seed of the sampling")->capture_default_str();
+  add_sampling(*verb, options->sampling, "0: always the most likely token");
   add_kv_dtype(*verb, options->kv_type);
   add_precision(*verb, options->precision, "int8 for a file in blocks, else f32");
   verb->add_flag("--ignore-end", options->ignore_end, "Go on when the model ends the text");

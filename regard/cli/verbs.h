@@ -8,6 +8,7 @@ namespace regard::cli {
 
 void add_look(CLI::App& app);
 void add_run(CLI::App& app);
+void add_translate(CLI::App& app);
 void add_embed(CLI::App& app);
 void add_tokens(CLI::App& app);
 void add_score(CLI::App& app);
