@@ -116,6 +116,7 @@ int run(int argc, char** argv) {
   add_score(app);
   add_models(app);
   add_train(app);
+  add_eval(app);
   add_data(app);
   add_explain(app);
   add_bench(app);

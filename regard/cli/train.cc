@@ -157,8 +157,9 @@ void run(const Train& options) {
   if (outcome.best)
     std::cout << "; best validation " << metric << ' ' << *outcome.best << " after step "
               << outcome.best_step;
-  std::cout << "\nthe model: " << folder.string() << " (try: regard run --model " << folder.string()
-            << " 'Once')\n";
+  const bool translates = std::holds_alternative<train::TranslatorRecipe>(recipe.task);
+  std::cout << "\nthe model: " << folder.string() << " (try: regard " << (translates ? "translate" : "run")
+            << " --model " << folder.string() << (translates ? " 'A text'" : " 'Once'") << ")\n";
   if (outcome.ending == train::Ending::stopped) std::cout << "the same command goes on from here\n";
 }
 

@@ -14,6 +14,7 @@ void add_tokens(CLI::App& app);
 void add_score(CLI::App& app);
 void add_models(CLI::App& app);
 void add_train(CLI::App& app);
+void add_eval(CLI::App& app);
 void add_data(CLI::App& app);
 void add_explain(CLI::App& app);
 void add_bench(CLI::App& app);

@@ -66,8 +66,13 @@ Recipe read_recipe(const std::filesystem::path& path, const std::vector<std::str
     const LanguageModelRecipe& read = out.task.emplace<LanguageModelRecipe>(
         read_language_model(all.table("data"), all.table("model"), path.parent_path()));
     out.train = read_language_model_training(all.table("train"), read.model);
+  } else if (kind == "translator") {
+    const TranslatorRecipe& read = out.task.emplace<TranslatorRecipe>(
+        read_translator(all.table("data"), all.table("model"), path.parent_path()));
+    out.train = read_translator_training(all.table("train"), read);
   } else {
-    throw std::invalid_argument(all.place("kind") + " is \"" + kind + "\"; known is \"language_model\"");
+    throw std::invalid_argument(all.place("kind") + " is \"" + kind +
+                                "\"; known are \"language_model\", \"translator\"");
   }
   all.finish();
   // What may change when a training goes on is no part of what it is.

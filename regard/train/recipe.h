@@ -2,15 +2,21 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "regard/layer/rope.h"
+#include "regard/model/translator_config.h"
+#include "regard/text/train_vocabulary.h"
+#include "regard/train/generated_task.h"
 #include "regard/train/optimizer.h"
 #include "regard/train/parameters.h"
 #include "regard/train/schedule.h"
+#include "regard/train/smoothed_loss.h"
 #include "regard/train/task.h"
+#include "regard/train/translation_score.h"
 
 namespace regard::train {
 
@@ -49,17 +55,44 @@ struct LanguageModelRecipe {
   DecoderRecipe model;
 };
 
+// What a translator is trained on.
+struct ParallelRecipe {
+  std::vector<std::filesystem::path> train;  // TSV, see parallel_text.h
+  std::vector<std::filesystem::path> valid;  // none: no validation
+  bool swap = false;                         // from the second column to the first
+  // Or texts that are made up instead of files, so many of each.
+  std::optional<GeneratedTask> generated;
+  int64_t generated_train = 0, generated_valid = 0;
+  // One vocabulary for both languages: learned from `train`, or that of a model folder. A generated task has
+  // its words.
+  text::VocabularyOptions vocabulary;
+  std::string tokenizer;     // a model folder; "": none
+  int64_t max_length = 128;  // tokens of either side; longer pairs are left out
+  BleuTokens bleu_tokens = BleuTokens::mteval_13a;
+};
+
+// Which of model/translator_config.h, with everything but what the vocabulary says.
+using TranslatorConfig = std::variant<model::TransformerTranslatorConfig, model::RnnTranslatorConfig>;
+
+struct TranslatorRecipe {
+  ParallelRecipe data;
+  TranslatorConfig model;
+  Initialisation initialisation;
+};
+
 // What all kinds of models share.
 struct TrainRecipe {
   uint64_t seed = 1;
   int64_t steps = 1000;
-  int64_t length = 256;    // language models: tokens of a piece
-  int64_t batch = 16;      // language models: pieces of one pass
-  int64_t accumulate = 1;  // passes of one step
+  int64_t length = 256;         // language models: tokens of a piece
+  int64_t batch = 16;           // language models: pieces of one pass
+  int64_t batch_tokens = 4096;  // translators: of one pass at most, both sides and padding included
+  int64_t accumulate = 1;       // passes of one step
   OptimizerOptions optimizer;
   Schedule schedule;
   double clip = 1.0;             // largest norm of all gradients; 0: no bound
   double label_smoothing = 0.0;  // the share of the target that is spread
+  Smoothing smoothing = Smoothing::torch;
   bool bf16 = false;      // products with factors of bfloat16 and sums of float32; parameters stay float32
   double balance = 0.01;  // of a mixture's balance loss
   double diversity = 0;   // lambda of -lambda D, see layer/diversity.h
@@ -67,6 +100,8 @@ struct TrainRecipe {
   int64_t alarm_after = 1000;      // steps after which uniform or dead heads are told; 0: never
   int64_t validate_every = 200;    // steps
   int64_t validation_pieces = 0;   // language models; 0: all of the validation text
+  int64_t score_every = 0;         // translators: steps between validations that translate; 0: each does
+  int64_t score_texts = 0;         // translators: texts of the validation that are translated; 0: all
   Metric best = Metric::loss;      // of validations: what decides which model is kept
   int64_t patience = 0;            // stop after so many validations without a better one; 0: never
   int64_t save_every = 200;
@@ -74,7 +109,7 @@ struct TrainRecipe {
 };
 
 struct Recipe {
-  std::variant<LanguageModelRecipe> task;  // by `kind`, with the tables [data] and [model]
+  std::variant<LanguageModelRecipe, TranslatorRecipe> task;  // by `kind`, with the tables [data] and [model]
   TrainRecipe train;
   // What the file and the settings say, in one order, but for what may change when a training goes on
   // (train.steps, save_every, keep, patience): two trainings are the same where this is.

@@ -24,4 +24,7 @@ LanguageModelRecipe read_language_model(RecipeTable data, RecipeTable model,
                                         const std::filesystem::path& folder);
 TrainRecipe read_language_model_training(RecipeTable table, const DecoderRecipe& model);
 
+TranslatorRecipe read_translator(RecipeTable data, RecipeTable model, const std::filesystem::path& folder);
+TrainRecipe read_translator_training(RecipeTable table, const TranslatorRecipe& recipe);
+
 }  // namespace regard::train

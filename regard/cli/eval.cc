@@ -1,0 +1,253 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "regard/cli/interrupt.h"
+#include "regard/cli/progress.h"
+#include "regard/cli/verbs.h"
+#include "regard/io/atomic_file.h"
+#include "regard/io/error.h"
+#include "regard/io/mapped_file.h"
+#include "regard/model/load_translator.h"
+#include "regard/model/model.h"
+#include "regard/train/evaluate.h"
+#include "regard/train/generated_task.h"
+#include "regard/train/parallel_text.h"
+#include "regard/train/translation_score.h"
+
+// eval: how good a model is on a test set, or translations that are there already.
+namespace regard::cli {
+namespace {
+
+struct Eval {
+  std::string model;
+  std::string data;
+  std::string task;
+  train::GeneratedTask generated;
+  int64_t texts = 500;
+  bool swap = false;
+  int64_t beam = 1;
+  double length_penalty = 0.6;
+  std::string tokens = "13a";
+  int64_t length = 0;
+  std::string hypotheses;
+  std::vector<std::string> references;
+  std::string write;
+  bool json = false;
+};
+
+std::string read_all(const std::string& path) {
+  const io::MappedFile file = io::MappedFile::open(path);
+  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+}
+
+std::vector<std::string> lines_of(const std::string& path) {
+  std::vector<std::string> out;
+  const std::string text = read_all(path);
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    out.push_back(text.substr(at, end - at));
+    if (!out.back().empty() && out.back().back() == '\r') out.back().pop_back();
+    at = end + 1;
+  }
+  return out;
+}
+
+train::BleuTokens bleu_tokens(const std::string& name) {
+  return name == "zh"     ? train::BleuTokens::chinese
+         : name == "none" ? train::BleuTokens::spaces
+                          : train::BleuTokens::mteval_13a;
+}
+
+void score_files(const Eval& options) {
+  const std::vector<std::string> hypotheses = lines_of(options.hypotheses);
+  std::vector<std::vector<std::string>> references(hypotheses.size());
+  for (const std::string& path : options.references) {
+    const std::vector<std::string> lines = lines_of(path);
+    if (lines.size() != hypotheses.size()) {
+      io::fail(path, "there are " + std::to_string(lines.size()) + " lines, but " +
+                         std::to_string(hypotheses.size()) + " in " + options.hypotheses);
+    }
+    for (size_t i = 0; i < lines.size(); ++i) references[i].push_back(lines[i]);
+  }
+  const train::Bleu bleu = train::bleu(hypotheses, references, bleu_tokens(options.tokens));
+  const double chrf = train::chrf(hypotheses, references);
+  if (options.json) {
+    std::cout << nlohmann::json{{"texts", hypotheses.size()},
+                                {"bleu", bleu.score},
+                                {"precisions", bleu.precisions},
+                                {"brevity_penalty", bleu.brevity_penalty},
+                                {"length", bleu.length},
+                                {"reference_length", bleu.reference_length},
+                                {"chrf", chrf}}
+                     .dump()
+              << '\n';
+    return;
+  }
+  char line[200];
+  std::snprintf(
+      line, sizeof line,
+      "BLEU %.2f (%.1f/%.1f/%.1f/%.1f, brevity penalty %.3f, %lld tokens, references %lld)\nchrF %.2f\n",
+      bleu.score, bleu.precisions[0], bleu.precisions[1], bleu.precisions[2], bleu.precisions[3],
+      bleu.brevity_penalty, static_cast<long long>(bleu.length),
+      static_cast<long long>(bleu.reference_length), chrf);
+  std::cout << line;
+}
+
+nlohmann::json to_json(const train::TranslationQuality& quality) {
+  return {{"texts", quality.texts},       {"bleu", quality.bleu}, {"chrf", quality.chrf},
+          {"accuracy", quality.accuracy}, {"loss", quality.loss}, {"perplexity", std::exp(quality.loss)},
+          {"tokens", quality.tokens}};
+}
+
+void print_row(const std::string& name, const train::TranslationQuality& quality) {
+  char line[160];
+  std::snprintf(line, sizeof line, "%-12s %7lld %7.2f %7.2f %8.1f%% %8.4f %11.2f\n", name.c_str(),
+                static_cast<long long>(quality.texts), quality.bleu, quality.chrf, 100 * quality.accuracy,
+                quality.loss, std::exp(quality.loss));
+  std::cout << line;
+}
+
+void translate_texts(const Eval& options) {
+  model::LoadedTranslator translator = model::load_translator(options.model);
+  const std::vector<train::TextPair> texts = options.task.empty()
+                                                 ? train::read_parallel_text(options.data, options.swap)
+                                                 : train::generate(options.generated, options.texts, 2);
+  Progress progress("translating", "texts");
+  train::EvaluateOptions how;
+  how.beam = options.beam;
+  how.length_penalty = options.length_penalty;
+  how.bleu_tokens = bleu_tokens(options.tokens);
+  how.progress = [&](int64_t done, int64_t all) {
+    stop_if_interrupted();
+    progress.update(done, all);
+  };
+  const train::TranslationReport report = train::evaluate(translator, texts, how);
+  if (!options.write.empty()) {
+    std::string all;
+    for (const std::string& translation : report.translations) all += translation + '\n';
+    io::write_file_atomically(options.write, all);
+  }
+  if (options.json) {
+    nlohmann::json json = to_json(report.all);
+    json["beam"] = options.beam;
+    json["by_length"] = nlohmann::json::array();
+    for (const auto& bucket : report.by_length) {
+      nlohmann::json one = to_json(bucket.quality);
+      one["shortest"] = bucket.shortest;
+      if (bucket.longest != INT64_MAX) one["longest"] = bucket.longest;
+      json["by_length"].push_back(one);
+    }
+    std::cout << json.dump() << '\n';
+    return;
+  }
+  std::cout << "source         texts    BLEU    chrF    exact     loss  perplexity\n";
+  for (const auto& bucket : report.by_length) {
+    print_row(std::to_string(bucket.shortest) +
+                  (bucket.longest == INT64_MAX ? " and more" : " to " + std::to_string(bucket.longest)),
+              bucket.quality);
+  }
+  print_row("all", report.all);
+  std::cout << "length of the source in tokens; loss in nats per token of the references\n";
+}
+
+void read_text(const Eval& options) {
+  const model::Loaded loaded = model::load(options.model);
+  const std::string text = read_all(options.data);
+  Progress progress("reading", "tokens");
+  const train::TextQuality found =
+      train::evaluate(loaded, text, options.length, [&](int64_t done, int64_t all) {
+        stop_if_interrupted();
+        progress.update(done, all);
+      });
+  if (options.json) {
+    std::cout << nlohmann::json{{"tokens", found.tokens},
+                                {"bytes", found.bytes},
+                                {"loss", found.loss},
+                                {"perplexity", std::exp(found.loss)},
+                                {"bits_per_byte", found.bits_per_byte}}
+                     .dump()
+              << '\n';
+    return;
+  }
+  char line[200];
+  std::snprintf(line, sizeof line,
+                "%lld tokens, %lld bytes; loss %.4f nats per token, perplexity %.3f, %.4f bits per byte\n",
+                static_cast<long long>(found.tokens), static_cast<long long>(found.bytes), found.loss,
+                std::exp(found.loss), found.bits_per_byte);
+  std::cout << line;
+}
+
+void run(Eval options) {
+  if (!options.hypotheses.empty() || !options.references.empty()) {
+    if (options.hypotheses.empty() || options.references.empty() || !options.model.empty())
+      throw std::invalid_argument("--hypotheses and --references go together, without --model");
+    return score_files(options);
+  }
+  if (options.model.empty())
+    throw std::invalid_argument("give --model FOLDER, or --hypotheses and --references");
+  if (options.data.empty() == options.task.empty())
+    throw std::invalid_argument("give one of --data FILE and --task NAME to test the model on");
+  catch_interrupts();
+  const bool translates = model::is_translator(options.model);
+  if (!options.task.empty()) {
+    if (!translates) throw std::invalid_argument("--task is for models that translate; give --data FILE");
+    options.generated.kind = train::generated_named(options.task);
+    if (options.generated.shortest == 0) options.generated.shortest = options.generated.longest;
+  }
+  if (translates) return translate_texts(options);
+  read_text(options);
+}
+
+}  // namespace
+
+void add_eval(CLI::App& app) {
+  auto options = std::make_shared<Eval>();
+  options->generated.shortest = 0;
+  CLI::App* verb = app.add_subcommand("eval", "How good a model is on a test set: BLEU, chrF, perplexity");
+  verb->add_option("--model", options->model, "Folder of a translator or a language model")
+      ->type_name("MODEL");
+  verb->add_option("--data", options->data,
+                   "Test set: TSV of a source and its translations, or a text for a language model")
+      ->type_name("FILE");
+  verb->add_flag("--swap", options->swap, "Translate from the second column to the first");
+  verb->add_option("--beam", options->beam, "Hypotheses that are followed; 1: greedy")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  verb->add_option("--length-penalty", options->length_penalty,
+                   "Of beam search; 0 favours short translations")
+      ->check(CLI::Range(0.0, 5.0))
+      ->capture_default_str();
+  verb->add_option("--tokenize", options->tokens, "How BLEU cuts words, as sacreBLEU names it")
+      ->check(CLI::IsMember({"13a", "zh", "none"}))
+      ->capture_default_str();
+  verb->add_option("--write", options->write, "The translations, one a line")->type_name("FILE");
+  verb->add_option("--task", options->task,
+                   "A generated task instead of a file: copy, reverse, repeat, selective, recall, needle")
+      ->type_name("NAME");
+  verb->add_option("--symbols", options->generated.symbols, "Of the task")->capture_default_str();
+  verb->add_option("--task-length", options->generated.longest, "Of the task's texts, at most")
+      ->capture_default_str();
+  verb->add_option("--task-shortest", options->generated.shortest, "Of the task's texts (default: the same)")
+      ->type_name("INT");
+  verb->add_option("--task-seed", options->generated.seed, "Of the task's texts")->capture_default_str();
+  verb->add_option("--texts", options->texts, "Of the task")->capture_default_str();
+  verb->add_option("--length", options->length,
+                   "Language models: tokens of a piece (default: what the model takes, at most 1024)")
+      ->type_name("INT");
+  verb->add_option("--hypotheses", options->hypotheses, "Score translations that are there, one a line")
+      ->type_name("FILE");
+  verb->add_option("--references", options->references, "Their references, one a line (repeatable)")
+      ->type_name("FILE");
+  verb->add_flag("--json", options->json, "One JSON object");
+  verb->footer("Example: regard eval --model tatoeba-en-fr-transformer --data test.tsv --beam 4");
+  verb->callback([options] { run(*options); });
+}
+
+}  // namespace regard::cli
