@@ -112,7 +112,9 @@ TEST(Translation, ShowsEveryLayerOfATransformer) {
       EXPECT_NEAR(map.entropy[static_cast<size_t>(h)], (-at::xlogy(w, w).sum(-1)).mean().item<double>(),
                   1e-5);
     }
-    if (map.kind == "decoder") EXPECT_EQ(map.weights.triu(1).abs().max().item<double>(), 0.0);
+    if (map.kind == "decoder") {
+      EXPECT_EQ(map.weights.triu(1).abs().max().item<double>(), 0.0);
+    }
     if (map.kind == "cross") cross.push_back(map.weights);
   }
   // What the search says of the same steps.
