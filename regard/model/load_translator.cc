@@ -44,7 +44,7 @@ bool is_translator(const std::string& name_or_path) {
   if (location.format != ModelFormat::folder) return false;
   const std::filesystem::path config = location.path / "config.json";
   std::error_code error;
-  return std::filesystem::exists(config, error) && is_translator(io::read_json(config));
+  return std::filesystem::exists(config, error) && is_translator(io::read_json(config), config.string());
 }
 
 LoadedTranslator load_translator(const std::string& name_or_path) {

@@ -85,8 +85,8 @@ Json common_json(const char* type, const TranslatorConfig& config) {
 
 }  // namespace
 
-bool is_translator(const io::Json& config) {
-  const Json* type = io::find_field(config, "model_type", "config.json");
+bool is_translator(const io::Json& config, const std::string& source) {
+  const Json* type = io::find_field(config, "model_type", source);
   return type != nullptr && (*type == kTransformer || *type == kRnn);
 }
 

@@ -64,7 +64,8 @@ save_every = 7
 
 TEST_F(EvalVerb, FilesScoreAsSacrebleuDoes) {
   size_t cases = 0;
-  for (const auto& one : golden()["scores"]) {
+  const nlohmann::json all = golden();
+  for (const auto& one : all["scores"]) {
     // Whole lines only: some cases hold line ends, some sentences have fewer references than others.
     const auto translations = one["translations"].get<std::vector<std::string>>();
     const auto references = one["references"].get<std::vector<std::vector<std::string>>>();
@@ -180,7 +181,7 @@ TEST_F(EvalVerb, IsToldWhatIsMissing) {
   const Outcome lengths = run({"eval", "--hypotheses", path("a"), "--references", path("b")});
   EXPECT_EQ(lengths.code, 1);
   EXPECT_THAT(lengths.err, HasSubstr("2 lines, but 1"));
-  EXPECT_EQ(run({"eval", "--model", path("nowhere"), "--task", "sort"}).code, 2);
+  EXPECT_EQ(run({"eval", "--model", path("nowhere"), "--task", "sort"}).code, 1);
   EXPECT_EQ(run({"eval", "--hypotheses", path("a"), "--references", path("a"), "--tokenize", "intl"}).code,
             2);
 }
