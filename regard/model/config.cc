@@ -294,7 +294,7 @@ TransformerConfig read_config(const Json& json, const std::string& source) {
   const std::string& architecture = io::require_string(json, "model_type", source);
   const auto& known = known_architectures();
   if (std::find(known.begin(), known.end(), architecture) == known.end()) {
-    if (is_translator(json, source))
+    if (is_translator_config(json, source))
       io::fail(source, "this is a " + architecture + ", which 'regard translate' and 'regard look' take");
     unknown_architecture(source, "model_type", architecture);
   }

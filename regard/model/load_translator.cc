@@ -22,7 +22,7 @@ namespace regard::model {
 namespace {
 
 void require_translator(const io::Json& config, const std::string& source) {
-  if (is_translator(config)) return;
+  if (is_translator_config(config, source)) return;
   const std::string type = io::string_or(config, "model_type", "", source);
   io::fail(source, "model_type is " + io::quoted(type) +
                        "; the known translators are rnn_translator, transformer_translator");
@@ -44,7 +44,8 @@ bool is_translator(const std::string& name_or_path) {
   if (location.format != ModelFormat::folder) return false;
   const std::filesystem::path config = location.path / "config.json";
   std::error_code error;
-  return std::filesystem::exists(config, error) && is_translator(io::read_json(config), config.string());
+  return std::filesystem::exists(config, error) &&
+         is_translator_config(io::read_json(config), config.string());
 }
 
 LoadedTranslator load_translator(const std::string& name_or_path) {

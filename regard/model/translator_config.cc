@@ -85,7 +85,7 @@ Json common_json(const char* type, const TranslatorConfig& config) {
 
 }  // namespace
 
-bool is_translator(const io::Json& config, const std::string& source) {
+bool is_translator_config(const io::Json& config, const std::string& source) {
   const Json* type = io::find_field(config, "model_type", source);
   return type != nullptr && (*type == kTransformer || *type == kRnn);
 }

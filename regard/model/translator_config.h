@@ -54,7 +54,7 @@ struct RnnTranslatorConfig : TranslatorConfig {
 };
 
 // Whether config.json's model_type is one of the two.
-bool is_translator(const io::Json& config, const std::string& source);
+bool is_translator_config(const io::Json& config, const std::string& source);
 
 // Throw io::Error naming the field, what it holds and what is allowed; unknown fields are left alone.
 TransformerTranslatorConfig read_transformer_translator(const io::Json& json, const std::string& source);
