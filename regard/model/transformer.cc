@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -10,22 +9,13 @@
 
 #include "regard/layer/checkpoint.h"
 #include "regard/layer/dropout.h"
+#include "regard/model/shape_text.h"
 
 namespace regard::model {
 namespace {
 
 [[noreturn]] void refuse(const std::string& what) {
   throw std::invalid_argument("model: " + what);
-}
-
-std::string shape_of(const at::Tensor& tensor) {
-  std::ostringstream text;
-  if (tensor.defined()) {
-    text << tensor.scalar_type() << ' ' << tensor.sizes();
-  } else {
-    text << "undefined";
-  }
-  return text.str();
 }
 
 }  // namespace
@@ -36,7 +26,7 @@ void Transformer::check(const Input& input, const layer::Context& context) const
   const TransformerConfig& config = parts_.config;
   const at::Tensor& ids = input.ids;
   if (!ids.defined() || ids.dim() != 2 || ids.scalar_type() != at::kLong || ids.numel() == 0) {
-    refuse("ids are " + shape_of(ids) + "; they must be int64 [batch, tokens], at least one of each");
+    refuse("ids are " + shape_text(ids) + "; they must be int64 [batch, tokens], at least one of each");
   }
   if (context.position < 0)
     refuse("position is " + std::to_string(context.position) + "; it must not be negative");
@@ -47,14 +37,14 @@ void Transformer::check(const Input& input, const layer::Context& context) const
   if (input.type_ids.defined()) {
     if (!parts_.types) refuse("type ids are given; this model has none");
     if (input.type_ids.sizes() != ids.sizes() || input.type_ids.scalar_type() != at::kLong) {
-      refuse("type ids are " + shape_of(input.type_ids) + "; they must be like ids, " + shape_of(ids));
+      refuse("type ids are " + shape_text(input.type_ids) + "; they must be like ids, " + shape_text(ids));
     }
   }
   if (input.lengths.defined()) {
     const at::Tensor& lengths = input.lengths;
     if (lengths.dim() != 1 || lengths.size(0) != ids.size(0) || lengths.scalar_type() != at::kLong ||
         lengths.min().item<int64_t>() < 0 || lengths.max().item<int64_t>() > ids.size(1)) {
-      refuse("lengths are " + shape_of(lengths) + "; they must be int64 [" + std::to_string(ids.size(0)) +
+      refuse("lengths are " + shape_text(lengths) + "; they must be int64 [" + std::to_string(ids.size(0)) +
              "], from 0 to " + std::to_string(ids.size(1)));
     }
     if (context.cache != nullptr) refuse("a padded batch cannot be run with a cache");
@@ -64,7 +54,7 @@ void Transformer::check(const Input& input, const layer::Context& context) const
       return tensor.defined() && tensor.sizes() == ids.sizes() && tensor.scalar_type() == type;
     };
     if (!fits(input.segments, at::kInt) || !fits(input.positions, at::kLong)) {
-      refuse("segments are " + shape_of(input.segments) + " and positions " + shape_of(input.positions) +
+      refuse("segments are " + shape_text(input.segments) + " and positions " + shape_text(input.positions) +
              "; packed documents need both, int32 and int64, like ids");
     }
     if (!parts_.config.causal || !parts_.rope || context.cache != nullptr)

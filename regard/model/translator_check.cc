@@ -2,9 +2,10 @@
 
 #include <ATen/ATen.h>
 
-#include <sstream>
 #include <stdexcept>
 #include <string>
+
+#include "regard/model/shape_text.h"
 
 namespace regard::model {
 namespace {
@@ -13,19 +14,9 @@ namespace {
   throw std::invalid_argument("translator: " + what);
 }
 
-std::string shape_of(const at::Tensor& tensor) {
-  std::ostringstream text;
-  if (tensor.defined()) {
-    text << tensor.scalar_type() << ' ' << tensor.sizes();
-  } else {
-    text << "undefined";
-  }
-  return text.str();
-}
-
 void check_ids(const char* what, const at::Tensor& ids, int64_t max_positions) {
   if (!ids.defined() || ids.dim() != 2 || ids.scalar_type() != at::kLong || ids.numel() == 0) {
-    refuse(std::string(what) + " ids are " + shape_of(ids) +
+    refuse(std::string(what) + " ids are " + shape_text(ids) +
            "; they must be int64 [batch, tokens], at least one of each");
   }
   if (ids.size(1) > max_positions) {
@@ -42,7 +33,7 @@ void check_source(const Source& source, int64_t max_positions) {
   if (!lengths.defined()) return;
   if (lengths.dim() != 1 || lengths.size(0) != source.ids.size(0) || lengths.scalar_type() != at::kLong ||
       lengths.min().item<int64_t>() < 1 || lengths.max().item<int64_t>() > source.ids.size(1)) {
-    refuse("source lengths are " + shape_of(lengths) + "; they must be int64 [" +
+    refuse("source lengths are " + shape_text(lengths) + "; they must be int64 [" +
            std::to_string(source.ids.size(0)) + "], from 1 to " + std::to_string(source.ids.size(1)));
   }
 }
@@ -64,13 +55,14 @@ void check_capacity(int64_t capacity, int64_t max_positions) {
 
 void check_step(const at::Tensor& ids, int64_t rows) {
   if (!ids.defined() || ids.dim() != 1 || ids.scalar_type() != at::kLong || ids.size(0) != rows) {
-    refuse("the ids of a step are " + shape_of(ids) + "; they must be int64 [" + std::to_string(rows) + "]");
+    refuse("the ids of a step are " + shape_text(ids) + "; they must be int64 [" + std::to_string(rows) +
+           "]");
   }
 }
 
 std::vector<int64_t> row_numbers(const at::Tensor& rows) {
   if (!rows.defined() || rows.dim() != 1 || rows.scalar_type() != at::kLong) {
-    refuse("rows are " + shape_of(rows) + "; they must be int64 [rows]");
+    refuse("rows are " + shape_text(rows) + "; they must be int64 [rows]");
   }
   const at::Tensor held = rows.contiguous();
   const auto* data = held.const_data_ptr<int64_t>();

@@ -9,11 +9,9 @@
 #include <stdexcept>
 #include <utility>
 
-#include "regard/io/atomic_file.h"
 #include "regard/io/error.h"
 #include "regard/io/mapped_file.h"
 #include "regard/io/model_folder.h"
-#include "regard/io/safetensors.h"
 #include "regard/layer/context.h"
 #include "regard/model/config.h"
 #include "regard/model/decoder.h"
@@ -22,6 +20,7 @@
 #include "regard/text/load.h"
 #include "regard/train/byte_tokenizer.h"
 #include "regard/train/decoder_config.h"
+#include "regard/train/model_folder.h"
 #include "regard/train/shuffle.h"
 
 namespace regard::train {
@@ -190,23 +189,13 @@ void LanguageModel::begin_from(const std::filesystem::path& folder) {
 }
 
 void LanguageModel::save(const std::filesystem::path& folder) const {
-  std::vector<io::Tensor> tensors;
-  const std::vector<Parameters::Named> published = parameters_.published();
-  for (const Parameters::Named& named : published) {
-    tensors.push_back(
-        io::view(named.name, named.value.sizes().vec(),
-                 std::span(named.value.const_data_ptr<float>(), static_cast<size_t>(named.value.numel()))));
-  }
-  io::write_file_atomically(folder / "config.json", config_json_);
-  io::write_file_atomically(folder / "tokenizer.json", tokenizer_json_);
-  io::write_safetensors(folder / "model.safetensors", tensors, {{"format", "pt"}});
+  save_model_folder(folder, config_json_, tokenizer_json_, parameters_.published());
 }
 
 std::string LanguageModel::find_not_a_number(int64_t pass) {
   const at::NoGradGuard no_grad;
-  for (const Parameters::Named& named : parameters_.published()) {
-    if (!at::isfinite(named.value).all().item<bool>()) return "the parameter " + named.name;
-  }
+  if (std::string parameter = parameter_not_finite(parameters_.published()); !parameter.empty())
+    return parameter;
   layer::Context context;
   const std::vector<at::Tensor> states = model_->states(input_of(stream_->at(pass)), context);
   for (size_t i = 0; i < states.size(); ++i) {

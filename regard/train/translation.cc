@@ -12,12 +12,12 @@
 #include "regard/io/atomic_file.h"
 #include "regard/io/json.h"
 #include "regard/io/mapped_file.h"
-#include "regard/io/safetensors.h"
 #include "regard/layer/context.h"
 #include "regard/model/load_translator.h"
 #include "regard/model/translate.h"
 #include "regard/text/load.h"
 #include "regard/train/checkpoint.h"
+#include "regard/train/model_folder.h"
 #include "regard/train/shuffle.h"
 #include "regard/train/smoothed_loss.h"
 #include "regard/train/translation_score.h"
@@ -204,23 +204,12 @@ void Translation::score(Validation& out) {
 }
 
 void Translation::save(const std::filesystem::path& folder) const {
-  std::vector<io::Tensor> tensors;
-  const std::vector<Parameters::Named> published = parameters_.published();
-  for (const Parameters::Named& named : published) {
-    tensors.push_back(
-        io::view(named.name, named.value.sizes().vec(),
-                 std::span(named.value.const_data_ptr<float>(), static_cast<size_t>(named.value.numel()))));
-  }
-  if (!config_json_.empty()) io::write_file_atomically(folder / "config.json", config_json_);
-  io::write_file_atomically(folder / "tokenizer.json", tokenizer_json_);
-  io::write_safetensors(folder / "model.safetensors", tensors, {{"format", "pt"}});
+  save_model_folder(folder, config_json_, tokenizer_json_, parameters_.published());
 }
 
 std::string Translation::find_not_a_number(int64_t pass) {
   const at::NoGradGuard no_grad;
-  for (const Parameters::Named& named : parameters_.all()) {
-    if (!at::isfinite(named.value).all().item<bool>()) return "the parameter " + named.name;
-  }
+  if (std::string parameter = parameter_not_finite(parameters_.all()); !parameter.empty()) return parameter;
   layer::Context context;
   const PairBatch batch = batches_->at(pass);
   const at::Tensor hidden =

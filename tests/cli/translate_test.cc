@@ -11,6 +11,7 @@
 #include "program.h"
 #include "regard/io/safetensors.h"
 #include "tests/io/files.h"
+#include "tests/support/letters_tokenizer.h"
 
 namespace regard::cli::testing {
 namespace {
@@ -37,22 +38,7 @@ class TranslateVerb : public ::testing::Test {
                                                 {"num_attention_heads", 2},
                                                 {"intermediate_size", kInner}}
                                                .dump());
-    const json vocabulary = {{"<s>", 0}, {"</s>", 1}, {"<pad>", 2}, {"[UNK]", 3}, {"a", 4},
-                             {"b", 5},   {"c", 6},    {"d", 7},     {"e", 8}};
-    io::write_all(folder_ / "tokenizer.json",
-                  json{{"version", "1.0"},
-                       {"added_tokens", json::array()},
-                       {"normalizer", nullptr},
-                       {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
-                       {"post_processor", nullptr},
-                       {"decoder", {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}}},
-                       {"model",
-                        {{"type", "WordPiece"},
-                         {"unk_token", "[UNK]"},
-                         {"continuing_subword_prefix", "##"},
-                         {"max_input_chars_per_word", 100},
-                         {"vocab", vocabulary}}}}
-                      .dump());
+    io::write_all(folder_ / "tokenizer.json", regard::testing::letters_tokenizer());
     matrix("model.encoder.embed_tokens", kVocabulary, kWidth);
     matrix("model.decoder.embed_tokens", kVocabulary, kWidth);
     linear("lm_head", kVocabulary, kWidth);

@@ -7,6 +7,7 @@
 #include "regard/model/transformer_translator.h"
 #include "regard/text/load.h"
 #include "tests/model/translator_support.h"
+#include "tests/support/letters_tokenizer.h"
 
 namespace regard::lens {
 namespace {
@@ -15,23 +16,7 @@ using model::testing::distance;
 using model::testing::RandomWeights;
 
 std::unique_ptr<text::Tokenizer> letters() {
-  const nlohmann::json vocabulary = {{"<s>", 0}, {"</s>", 1}, {"<pad>", 2}, {"[UNK]", 3}, {"a", 4},
-                                     {"b", 5},   {"c", 6},    {"d", 7},     {"e", 8}};
-  return text::tokenizer_from_json(
-      nlohmann::json{{"version", "1.0"},
-                     {"added_tokens", nlohmann::json::array()},
-                     {"normalizer", nullptr},
-                     {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
-                     {"post_processor", nullptr},
-                     {"decoder", {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}}},
-                     {"model",
-                      {{"type", "WordPiece"},
-                       {"unk_token", "[UNK]"},
-                       {"continuing_subword_prefix", "##"},
-                       {"max_input_chars_per_word", 100},
-                       {"vocab", vocabulary}}}}
-          .dump(),
-      "letters");
+  return text::tokenizer_from_json(regard::testing::letters_tokenizer(), "letters");
 }
 
 template <class Config>

@@ -11,6 +11,7 @@
 #include "regard/model/rnn_translator.h"
 #include "regard/model/transformer_translator.h"
 #include "tests/model/translator_support.h"
+#include "tests/support/letters_tokenizer.h"
 
 namespace regard::model::testing {
 namespace {
@@ -269,7 +270,7 @@ class Folder {
 
   void save(const io::Json& config, const RandomWeights& weights) const {
     io::write_file_atomically(path_ / "config.json", config.dump());
-    io::write_file_atomically(path_ / "tokenizer.json", tokenizer());
+    io::write_file_atomically(path_ / "tokenizer.json", regard::testing::letters_tokenizer());
     std::vector<io::Tensor> tensors;
     for (const std::string& name : weights.names()) {
       const at::Tensor value = weights[name];
@@ -282,24 +283,6 @@ class Folder {
   std::string path() const { return path_.string(); }
 
  private:
-  // A WordPiece of nine pieces.
-  static std::string tokenizer() {
-    const io::Json vocabulary = {{"<s>", 0}, {"</s>", 1}, {"<pad>", 2}, {"[UNK]", 3}, {"a", 4},
-                                 {"b", 5},   {"c", 6},    {"d", 7},     {"e", 8}};
-    return io::Json{{"version", "1.0"},
-                    {"added_tokens", io::Json::array()},
-                    {"normalizer", nullptr},
-                    {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
-                    {"post_processor", nullptr},
-                    {"decoder", {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}}},
-                    {"model",
-                     {{"type", "WordPiece"},
-                      {"unk_token", "[UNK]"},
-                      {"continuing_subword_prefix", "##"},
-                      {"max_input_chars_per_word", 100},
-                      {"vocab", vocabulary}}}}
-        .dump();
-  }
   std::filesystem::path path_;
 };
 

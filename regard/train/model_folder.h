@@ -1,0 +1,19 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "regard/train/parameters.h"
+
+namespace regard::train {
+
+// A trained model as `--model FOLDER` reads it: config.json (not written where `config` is empty),
+// tokenizer.json and model.safetensors, each whole or not at all. Throws io::Error for the disk.
+void save_model_folder(const std::filesystem::path& folder, const std::string& config,
+                       const std::string& tokenizer, const std::vector<Parameters::Named>& parameters);
+
+// "the parameter NAME" of the first that holds a number which is not finite; "" where all are.
+std::string parameter_not_finite(const std::vector<Parameters::Named>& parameters);
+
+}  // namespace regard::train
