@@ -4,12 +4,14 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "regard/autograd/parallel.h"
-#include "regard/kernel/norm.h"
 
 namespace regard::autograd {
 namespace {
@@ -19,22 +21,22 @@ using torch::autograd::variable_list;
 
 constexpr int64_t kTaskRows = 64;  // rows whose part of the weight's gradient is summed together
 
+// float64 by the definition; float32 has kernels (kernel/norm.h).
 struct Row {
   double mean;
   double inverse;    // what x - mean is multiplied by
   double deviation;  // harvard
 };
 
-template <class T>
-Row measure(Normalization kind, const T* x, int64_t n, double epsilon) {
+Row measure(Normalization kind, const double* x, int64_t n, double epsilon) {
   Row row{0, 0, 0};
   if (kind != Normalization::rms) {
-    for (int64_t i = 0; i < n; ++i) row.mean += static_cast<double>(x[i]);
+    for (int64_t i = 0; i < n; ++i) row.mean += x[i];
     row.mean /= static_cast<double>(n);
   }
   double squares = 0;
   for (int64_t i = 0; i < n; ++i) {
-    const double away = static_cast<double>(x[i]) - row.mean;
+    const double away = x[i] - row.mean;
     squares += away * away;
   }
   if (kind == Normalization::harvard) {
@@ -55,23 +57,22 @@ int64_t tasks(int64_t rows) {
   return (rows + kTaskRows - 1) / kTaskRows;
 }
 
-template <class T>
 void forward_rows(Normalization kind, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                   double epsilon, at::Tensor& out) {
   const int64_t n = x.size(-1);
   const int64_t rows = n == 0 ? 0 : x.numel() / n;
-  const T* from = x.const_data_ptr<T>();
-  const T* w = data_or_null<T>(weight);
-  const T* b = data_or_null<T>(bias);
-  T* to = out.mutable_data_ptr<T>();
+  const double* from = x.const_data_ptr<double>();
+  const double* w = data_or_null<double>(weight);
+  const double* b = data_or_null<double>(bias);
+  double* to = out.mutable_data_ptr<double>();
   at_parallel().run(tasks(rows), [&](int64_t task, int /*worker*/) {
     for (int64_t r = task * kTaskRows; r < std::min(rows, (task + 1) * kTaskRows); ++r) {
       const Row row = measure(kind, from + r * n, n, epsilon);
       for (int64_t i = 0; i < n; ++i) {
-        double y = (static_cast<double>(from[r * n + i]) - row.mean) * row.inverse;
-        if (w != nullptr) y *= static_cast<double>(w[i]);
-        if (b != nullptr) y += static_cast<double>(b[i]);
-        to[r * n + i] = static_cast<T>(y);
+        double y = (from[r * n + i] - row.mean) * row.inverse;
+        if (w != nullptr) y *= w[i];
+        if (b != nullptr) y += b[i];
+        to[r * n + i] = y;
       }
     }
   });
@@ -80,43 +81,38 @@ void forward_rows(Normalization kind, const at::Tensor& x, const at::Tensor& wei
 // With g = grad * weight and y = (x - mean) * inverse:
 // layer: inverse (g - mean(g) - y mean(g y)); rms without mean(g); harvard: inverse (g - mean(g)) - y sum(g
 // y) / (deviation (n - 1)).
-template <class T>
 void backward_rows(Normalization kind, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& grad,
                    double epsilon, at::Tensor& grad_x, std::vector<double>& sums) {
   const int64_t n = x.size(-1);
   const int64_t rows = n == 0 ? 0 : x.numel() / n;
-  const T* from = x.const_data_ptr<T>();
-  const T* w = data_or_null<T>(weight);
-  const T* arriving = grad.const_data_ptr<T>();
-  T* to = grad_x.mutable_data_ptr<T>();
+  const double* from = x.const_data_ptr<double>();
+  const double* w = data_or_null<double>(weight);
+  const double* arriving = grad.const_data_ptr<double>();
+  double* to = grad_x.mutable_data_ptr<double>();
   std::vector<double> parts(static_cast<size_t>(tasks(rows) * 2 * n));
   at_parallel().run(tasks(rows), [&](int64_t task, int /*worker*/) {
     double* of_weight = parts.data() + task * 2 * n;
     double* of_bias = of_weight + n;
     for (int64_t r = task * kTaskRows; r < std::min(rows, (task + 1) * kTaskRows); ++r) {
       const Row row = measure(kind, from + r * n, n, epsilon);
-      const T* g_row = arriving + r * n;
-      const auto normalized = [&](int64_t i) {
-        return (static_cast<double>(from[r * n + i]) - row.mean) * row.inverse;
-      };
-      const auto graded = [&](int64_t i) {
-        return static_cast<double>(g_row[i]) * (w != nullptr ? static_cast<double>(w[i]) : 1.0);
-      };
+      const double* g_row = arriving + r * n;
+      const auto normalized = [&](int64_t i) { return (from[r * n + i] - row.mean) * row.inverse; };
+      const auto graded = [&](int64_t i) { return g_row[i] * (w != nullptr ? w[i] : 1.0); };
       double sum = 0;
       double dot = 0;
       for (int64_t i = 0; i < n; ++i) {
         const double y = normalized(i);
         sum += graded(i);
         dot += graded(i) * y;
-        of_weight[i] += static_cast<double>(g_row[i]) * y;
-        of_bias[i] += static_cast<double>(g_row[i]);
+        of_weight[i] += g_row[i] * y;
+        of_bias[i] += g_row[i];
       }
       const double mean = kind == Normalization::rms ? 0.0 : sum / static_cast<double>(n);
       double along = row.inverse * dot / static_cast<double>(n);
       if (kind == Normalization::harvard)
         along = row.deviation > 0 ? dot / (row.deviation * static_cast<double>(n - 1)) : 0.0;
       for (int64_t i = 0; i < n; ++i)
-        to[r * n + i] = static_cast<T>(row.inverse * (graded(i) - mean) - along * normalized(i));
+        to[r * n + i] = row.inverse * (graded(i) - mean) - along * normalized(i);
     }
   });
   sums.assign(static_cast<size_t>(2 * n), 0.0);
@@ -128,9 +124,7 @@ void backward_rows(Normalization kind, const at::Tensor& x, const at::Tensor& we
 kernel::NormRows rows_of(Normalization kind, const at::Tensor& x, const at::Tensor& weight,
                          const at::Tensor& bias, double epsilon) {
   const int64_t n = x.size(-1);
-  return {.form = kind == Normalization::layer ? kernel::NormForm::layer
-                  : kind == Normalization::rms ? kernel::NormForm::rms
-                                               : kernel::NormForm::harvard,
+  return {.form = kind,
           .x = x.const_data_ptr<float>(),
           .rows = n == 0 ? 0 : x.numel() / n,
           .n = n,
@@ -143,7 +137,7 @@ at::Tensor run_forward(Normalization kind, const at::Tensor& x, const at::Tensor
                        const at::Tensor& bias, double epsilon) {
   at::Tensor out = at::empty_like(x);
   if (x.scalar_type() == at::kDouble)
-    forward_rows<double>(kind, x, weight, bias, epsilon, out);
+    forward_rows(kind, x, weight, bias, epsilon, out);
   else
     kernel::norm(rows_of(kind, x, weight, bias, epsilon), out.mutable_data_ptr<float>(), at_parallel());
   return out;
@@ -179,7 +173,7 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
     at::Tensor grad_x = at::empty_like(x);
     std::vector<double> sums;
     if (x.scalar_type() == at::kDouble)
-      backward_rows<double>(kind, x, saved[1], grad, epsilon, grad_x, sums);
+      backward_rows(kind, x, saved[1], grad, epsilon, grad_x, sums);
     else
       kernel::norm_backward(rows_of(kind, x, saved[1], {}, epsilon), grad.const_data_ptr<float>(),
                             grad_x.mutable_data_ptr<float>(), sums, at_parallel());

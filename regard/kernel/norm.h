@@ -9,8 +9,10 @@
 // bits are the same for any number of threads.
 namespace regard::kernel {
 
-// layer: (x - mean) / sqrt(variance + epsilon); rms: x / sqrt(mean(x^2) + epsilon); harvard: (x - mean) /
-// (deviation + epsilon) with n - 1 under the deviation.
+// layer: (x - mean) / sqrt(variance + epsilon) (Ba et al. 2016, arXiv 1607.06450).
+// rms: x / sqrt(mean(x^2) + epsilon) (Zhang and Sennrich 2019, arXiv 1910.07467).
+// harvard: (x - mean) / (deviation + epsilon), with n - 1 under the deviation: the flavour of "The Annotated
+// Transformer"; at small widths it differs from `layer` in the third digit.
 enum class NormForm : uint8_t { layer, rms, harvard };
 
 // rows of n numbers, one after the other; weight and bias [n] may be null.
