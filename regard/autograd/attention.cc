@@ -14,6 +14,7 @@
 #include "regard/attention/varlen.h"
 #include "regard/autograd/operator.h"
 #include "regard/autograd/parallel.h"
+#include "regard/autograd/second_derivative.h"
 #include "regard/autograd/views.h"
 
 namespace regard::autograd {
@@ -77,10 +78,7 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
-    if (at::GradMode::is_enabled()) {
-      throw std::invalid_argument(
-          "attention: second derivatives are not available (create_graph = true); only first ones are");
-    }
+    refuse_second_derivative("attention");
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &q = saved[0], &k = saved[1], &v = saved[2];
     const c10::intrusive_ptr<torch::CustomClassHolder> capsule = context->saved_data["call"].toCapsule();

@@ -2,13 +2,13 @@
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
-#include <torch/csrc/autograd/grad_mode.h>
 
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "regard/autograd/parallel.h"
+#include "regard/autograd/second_derivative.h"
 #include "regard/kernel/pointwise.h"
 
 namespace regard::autograd {
@@ -16,14 +16,6 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-void refuse_second_derivative(const char* name) {
-  if (at::GradMode::is_enabled()) {
-    throw std::invalid_argument(std::string(name) +
-                                ": second derivatives are not available (create_graph = true); only first "
-                                "ones are");
-  }
-}
 
 // Heads [begin, begin + count) of rows of `columns` numbers, as [1 or B, count, positions, size]: one batch
 // entry where each row has positions of its own.

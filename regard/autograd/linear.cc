@@ -10,6 +10,7 @@
 
 #include "regard/attention/linear_reference.h"
 #include "regard/autograd/parallel.h"
+#include "regard/autograd/second_derivative.h"
 #include "regard/autograd/views.h"
 
 namespace regard::autograd {
@@ -194,11 +195,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
-    if (at::GradMode::is_enabled()) {
-      throw std::invalid_argument(
-          "linear attention: second derivatives are not available (create_graph = true); only first ones "
-          "are");
-    }
+    refuse_second_derivative("linear attention");
     grads.resize(3);
     const variable_list saved = context->get_saved_variables();
     Tensors t;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "regard/autograd/parallel.h"
+#include "regard/autograd/second_derivative.h"
 
 namespace regard::autograd {
 namespace {
@@ -161,10 +162,7 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
-    if (at::GradMode::is_enabled()) {
-      throw std::invalid_argument(
-          "normalize: second derivatives are not available (create_graph = true); only first ones are");
-    }
+    refuse_second_derivative("normalize");
     const variable_list saved = context->get_saved_variables();
     const auto kind = static_cast<Normalization>(context->saved_data["kind"].toInt());
     const double epsilon = context->saved_data["epsilon"].toDouble();

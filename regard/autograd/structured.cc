@@ -2,13 +2,13 @@
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
-#include <torch/csrc/autograd/grad_mode.h>
 
 #include <stdexcept>
 #include <utility>
 
 #include "regard/attention/additive.h"
 #include "regard/autograd/parallel.h"
+#include "regard/autograd/second_derivative.h"
 #include "regard/autograd/views.h"
 
 namespace regard::autograd {
@@ -31,14 +31,6 @@ template <class T>
 T kept(AutogradContext* context) {
   const c10::intrusive_ptr<torch::CustomClassHolder> capsule = context->saved_data["form"].toCapsule();
   return static_cast<const Holder<T>&>(*capsule).value;
-}
-
-void refuse_second(const char* form) {
-  if (at::GradMode::is_enabled()) {
-    throw std::invalid_argument(
-        std::string(form) +
-        ": second derivatives are not available (create_graph = true); only first ones are");
-  }
 }
 
 kernel::View<float> f32_view(const at::Tensor& tensor, const char* name) {
@@ -108,7 +100,7 @@ struct AdditiveFunction : torch::autograd::Function<AdditiveFunction> {
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
-    refuse_second("additive_attention");
+    refuse_second_derivative("additive_attention");
     const variable_list saved = context->get_saved_variables();
     AttentionExtras extras;
     extras.dense_mask = saved[6];
@@ -144,7 +136,7 @@ struct BlockFunction : torch::autograd::Function<BlockFunction> {
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
-    refuse_second("block_attention");
+    refuse_second_derivative("block_attention");
     const variable_list saved = context->get_saved_variables();
     attention::Operands call = operands(saved[0], saved[1], saved[2]);
     call.out = mutable_view(saved[3], "out");
@@ -178,7 +170,7 @@ struct LshFunction : torch::autograd::Function<LshFunction> {
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
-    refuse_second("lsh_attention");
+    refuse_second_derivative("lsh_attention");
     const variable_list saved = context->get_saved_variables();
     attention::Operands call = operands(saved[0], saved[0], saved[1]);
     call.out = mutable_view(saved[2], "out");

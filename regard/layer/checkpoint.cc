@@ -5,8 +5,9 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
-#include <stdexcept>
 #include <utility>
+
+#include "regard/autograd/second_derivative.h"
 
 namespace regard::layer {
 namespace {
@@ -29,10 +30,7 @@ struct CheckpointFunction : torch::autograd::Function<CheckpointFunction> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
-    if (at::GradMode::is_enabled()) {
-      throw std::invalid_argument(
-          "checkpoint: second derivatives are not available (create_graph = true); only first ones are");
-    }
+    autograd::refuse_second_derivative("checkpoint");
     const at::Tensor x = context->get_saved_variables()[0].detach().requires_grad_();
     const c10::intrusive_ptr<torch::CustomClassHolder> capsule = context->saved_data["again"].toCapsule();
     variable_list results;

@@ -9,6 +9,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "regard/autograd/second_derivative.h"
+
 namespace regard::layer {
 namespace {
 
@@ -60,10 +62,7 @@ struct DiversityFunction : torch::autograd::Function<DiversityFunction> {
 
   // dD/dA = 2 (A - mean) / pairs: what the mean adds of its own cancels. Then through the softmax.
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
-    if (at::GradMode::is_enabled()) {
-      throw std::invalid_argument(
-          "head_diversity: second derivatives are not available (create_graph = true); only first ones are");
-    }
+    autograd::refuse_second_derivative("head_diversity");
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &q = saved[0], &k = saved[1];
     const c10::intrusive_ptr<torch::CustomClassHolder> capsule = context->saved_data["call"].toCapsule();
