@@ -96,6 +96,7 @@ def make_safetensors():
     add("offsets_none", {"a": {"dtype": "F32", "shape": [1], "data_offsets": []}}, bytes(4), "has 0 data_offsets")
     add("offsets_negative", {"a": entry([1], -1, 3)}, bytes(4), "not a whole number")
     add("offsets_2_64", b'{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,18446744073709551616]}}', bytes(4), "not a whole number")
+    add("columns_without_rows", {"a": entry([0, 2**62], 0, 0)}, b"", "too many elements")
     add("bytes_not_of_shape", {"a": entry([2], 0, 4)}, bytes(4), "need 8")
     add("dtype_unknown", {"a": entry([1], 0, 4, "F33")}, bytes(4), "F32, F64")
     add("dtype_f4_odd", {"a": entry([3], 0, 2, "F4")}, bytes(2), "F4")
@@ -190,6 +191,7 @@ def make_gguf():
     add("dims_2_32", gguf([], [text("t") + u32(2**32 - 1) + bytes(40)]), "at most 4")
     add("dim_negative", gguf([], [info("t", [2**64 - 1])], bytes(4)), "2^63-1")
     add("elements_2_66", gguf([], [info("t", [2**33, 2**33])]), "too many elements")
+    add("columns_without_rows", gguf([], [info("t", [2**62, 0])]), "too many elements")
     add("elements_wrap_to_0", gguf([], [info("t", [2**32, 2**32])]), "too many elements")
     add("padding_wraps", gguf([], [info("t", [2**62 - 1]), info("u", [4])], bytes(16)), "too many elements")
     add("sizes_wrap", gguf([], [info("t", [0x7fffffffffffffc0], 24), info("u", [0x7fffffffffffffc0], 24, 0x7fffffffffffffc0)],
@@ -450,6 +452,7 @@ def make_npz():
     add("header_list_open.npy", npy("{'descr': " + "[" * 50_000, bytes(8)), "ends inside descr")
     add("shape_negative.npy", npy(dictionary(shape="(-1,)"), bytes(8)), "whole numbers")
     add("shape_2_64.npy", npy(dictionary(shape="(18446744073709551616,)"), bytes(8)), "whole numbers")
+    add("columns_without_rows.npy", npy(dictionary(shape="(0, %d)" % 2**62)), "too many elements")
     add("shape_wraps.npy", npy(dictionary(shape="(4294967296, 4294967296)"), bytes(8)), "too many elements")
     add("shape_float.npy", npy(dictionary(shape="(2.0,)"), bytes(8)), "the NPY header")
     add("shape_40.npy", npy(dictionary(shape="(" + "1," * 40 + ")"), bytes(4)), "32 dimensions")

@@ -70,26 +70,39 @@ int64_t block_bytes(Type type) {
   return facts(type).bytes;
 }
 
-bool count_elements(std::span<const int64_t> shape, int64_t& count) {
-  int64_t product = 1;
-  bool empty = false;
+namespace {
+
+// The product of all sizes but the zeros, so that the product of any of them fits as well; false when it does
+// not.
+bool multiply_nonzero(std::span<const int64_t> shape, int64_t& product) {
+  product = 1;
   for (const int64_t size : shape) {
-    if (size < 0) return false;
-    if (size == 0) {
-      empty = true;
-    } else if (__builtin_mul_overflow(product, size, &product)) {
-      return false;
-    }
+    if (size < 0 || (size > 0 && __builtin_mul_overflow(product, size, &product))) return false;
   }
-  count = empty ? 0 : product;
+  return true;
+}
+
+bool has_zero(std::span<const int64_t> shape) {
+  return std::ranges::find(shape, 0) != shape.end();
+}
+
+}  // namespace
+
+bool count_elements(std::span<const int64_t> shape, int64_t& count) {
+  if (!multiply_nonzero(shape, count)) return false;
+  if (has_zero(shape)) count = 0;
   return true;
 }
 
 bool count_bytes(Type type, std::span<const int64_t> shape, int64_t& bytes) {
-  int64_t count = 0;
   const int64_t row = shape.empty() ? 1 : shape.back();
-  if (!count_elements(shape, count) || row % block_elements(type) != 0) return false;
-  return !__builtin_mul_overflow(count / block_elements(type), block_bytes(type), &bytes);
+  int64_t count = 0;
+  if (!multiply_nonzero(shape, count) || row % block_elements(type) != 0) return false;
+  // The rows of an empty tensor are measured like others: their bytes must fit too.
+  const int64_t blocks = count / block_elements(type) + (count % block_elements(type) != 0 ? 1 : 0);
+  if (__builtin_mul_overflow(blocks, block_bytes(type), &bytes)) return false;
+  if (has_zero(shape)) bytes = 0;
+  return true;
 }
 
 int64_t Tensor::elements() const {

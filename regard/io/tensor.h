@@ -62,7 +62,8 @@ struct Tensor {
 // Multiplies the sizes; false where one is negative or the product of those that are not 0 does not fit in
 // int64_t.
 bool count_elements(std::span<const int64_t> shape, int64_t& count);
-// The bytes that a tensor takes; false also where its last size is no multiple of the type's block.
+// The bytes that a tensor takes; false also where its last size is no multiple of the type's block, or where
+// the bytes without the sizes that are 0 do not fit.
 bool count_bytes(Type type, std::span<const int64_t> shape, int64_t& bytes);
 
 // Rows [row_begin, row_end) as floats, row after row into `out`, which must hold exactly that many values.
