@@ -10,6 +10,7 @@
 
 #include <hwy/foreach_target.h>
 
+#include "regard/kernel/epilogue-inl.h"
 #include "regard/kernel/quantized-inl.h"
 #include "regard/kernel/quantized_layout.h"
 #include "regard/kernel/quantized_rows.h"
@@ -71,16 +72,18 @@ void round_rows(const QuantizedProduct& p, int64_t begin, int64_t end, const Rou
 
 // Sums of a panel to their place in out, finished.
 HWY_INLINE void finish(const QuantizedProduct& p, int64_t panel, int64_t row, int64_t rows,
-                       const float* sums) {
+                       const float* HWY_RESTRICT sums) {
+  const D d;
   const int64_t first = panel * kPanelRows;
-  const int64_t count = HWY_MIN(kPanelRows, p.weights->rows() - first);
+  const int64_t columns = HWY_MIN(kPanelRows, p.weights->rows() - first);
   const float* row_scales = p.weights->row_scales() + first;
   for (int64_t r = 0; r < rows; ++r, sums += kPanelRows) {
     float* out = p.out + (row + r) * p.out_stride + first;
-    for (int64_t i = 0; i < count; ++i) {
-      float value = sums[i] * row_scales[i];
-      if (p.bias != nullptr) value += p.bias[first + i];
-      out[i] = p.accumulate ? out[i] + value : value;
+    for (int64_t i = 0; i < columns; i += kLanes) {
+      const int64_t count = HWY_MIN(kLanes, columns - i);
+      Vec v = hn::Mul(hn::LoadU(d, sums + i), hn::LoadU(d, row_scales + i));
+      if (p.bias != nullptr) v = hn::Add(v, load_some(p.bias + first + i, count));
+      store_some(finished(d, p.epilogue, v), count, out + i);
     }
   }
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "regard/kernel/epilogue.h"
 #include "regard/kernel/parallel.h"
 #include "regard/kernel/types.h"
 
@@ -80,9 +81,9 @@ class QuantizedMatrix {
   std::unique_ptr<float[]> row_scales_;
 };
 
-// out[i] = w x[i] (+ bias) (+ what out held, if `accumulate`): x [rows, w.columns] with x_stride floats from
-// row to row, out [rows, w.rows]. out may not overlap x. Each 32 inputs are rounded to multiples of their
-// largest magnitude / 127; an input that is not finite makes its row NaN.
+// out[i] = epilogue(w x[i] (+ bias)): x [rows, w.columns] with x_stride
+// floats from row to row, out [rows, w.rows]. out may not overlap x. Each 32 inputs are rounded to multiples
+// of their largest magnitude / 127; an input that is not finite makes its row NaN.
 struct QuantizedProduct {
   const QuantizedMatrix* weights = nullptr;
   const float* x = nullptr;
@@ -91,7 +92,7 @@ struct QuantizedProduct {
   float* out = nullptr;
   int64_t out_stride = 0;
   const float* bias = nullptr;  // [w.rows], or null
-  bool accumulate = false;
+  Epilogue epilogue = Epilogue::none;
 };
 
 // Bytes of scratch, to be aligned to 64.

@@ -166,9 +166,9 @@ void quantized_product_plain(const QuantizedProduct& product, double* out) {
     for (int64_t r = 0; r < weights.rows(); ++r) {
       weights.get_row(r, w.data());
       double sum = product.bias != nullptr ? product.bias[r] : 0.0;
-      if (product.accumulate) sum += product.out[i * product.out_stride + r];
       for (int64_t c = 0; c < columns; ++c)
         sum += static_cast<double>(w[static_cast<size_t>(c)]) * x[static_cast<size_t>(c)];
+      if (product.epilogue == Epilogue::gelu) sum *= 0.5 * std::erfc(-sum * std::sqrt(0.5));
       out[i * weights.rows() + r] = sum;
     }
   }

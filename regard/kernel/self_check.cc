@@ -9,6 +9,7 @@
 
 #include "regard/kernel/backward.h"
 #include "regard/kernel/forward.h"
+#include "regard/kernel/packed_product.h"
 #include "regard/kernel/quantized.h"
 
 namespace regard::kernel {
@@ -243,7 +244,7 @@ bool all_right() {
 
 bool self_check() {
   return all_right<float>() && all_right<bf16>() && all_right<f16>() && all_right<int8_t>() &&
-         quantized_self_check() && linear_self_check();
+         quantized_self_check() && packed_self_check() && linear_self_check();
 }
 
 }  // namespace regard::kernel

@@ -111,6 +111,7 @@ at::Tensor FeedForward::forward(const at::Tensor& x, Context* context) const {
     return down_->forward(context != nullptr && dropout_ > 0 ? dropout(inner, dropout_, *context) : inner);
   };
   if (gate_up_) return down(gated(gate_up_->forward(x)));
+  if (!gate_ && activation_ == Activation::gelu) return down(up_->forward(x, kernel::Epilogue::gelu));
   if (!gate_) return down(activate(activation_, up_->forward(x)));
   return down(activate(activation_, gate_->forward(x)) * up_->forward(x));
 }

@@ -18,7 +18,9 @@ class Linear : public torch::nn::Module {
   explicit Linear(Weight weight, at::Tensor bias = {});
   // To be trained: Xavier uniform weight (Glorot and Bengio 2010), bias 0.
   Linear(int64_t in, int64_t out, bool bias = true);
-  at::Tensor forward(const at::Tensor& x) const { return weight_.linear(x, bias_); }
+  at::Tensor forward(const at::Tensor& x, kernel::Epilogue epilogue = kernel::Epilogue::none) const {
+    return weight_.linear(x, bias_, epilogue);
+  }
   const Weight& weight() const { return weight_; }
 
  private:

@@ -50,6 +50,14 @@ Weight::Weight(at::Tensor dense, Products products) : dense_(std::move(dense)), 
   columns_ = dense_.size(1);
 }
 
+Weight::Weight(at::Tensor dense, std::shared_ptr<const kernel::PackedMatrix> packed)
+    : Weight(std::move(dense)) {
+  packed_ = std::move(packed);
+  if (!packed_ || packed_->rows() != rows_ || packed_->columns() != columns_) {
+    throw std::invalid_argument("Weight: the packed matrix is null or has other sizes than the dense one");
+  }
+}
+
 Weight::Weight(int64_t rows, int64_t columns, ReadRows read)
     : rows_(rows), columns_(columns), read_(std::move(read)) {
   if (rows < 1 || columns < 1 || !read_) {
@@ -63,30 +71,38 @@ Weight::Weight(std::shared_ptr<const kernel::QuantizedMatrix> quantized) : quant
   columns_ = quantized_->columns();
 }
 
-at::Tensor Weight::linear(const at::Tensor& x, const at::Tensor& bias) const {
+at::Tensor Weight::linear(const at::Tensor& x, const at::Tensor& bias, kernel::Epilogue epilogue) const {
   if (x.dim() < 1 || x.size(-1) != columns_) {
     throw std::invalid_argument("Weight: the input ends in " + std::to_string(x.dim() < 1 ? 0 : x.size(-1)) +
                                 " values; the matrix takes " + std::to_string(columns_));
   }
+  const auto wants_gradient = [](const at::Tensor& tensor) {
+    return tensor.defined() && tensor.requires_grad();
+  };
+  const bool trained =
+      at::GradMode::is_enabled() && (wants_gradient(x) || wants_gradient(dense_) || wants_gradient(bias));
+  const auto finished = [&](const at::Tensor& sums) {
+    return epilogue == kernel::Epilogue::gelu ? at::gelu(sums) : sums;
+  };
   if (dense_.defined() && products_ == Products::bf16) {
     const at::Tensor out = at::linear(x.to(at::kBFloat16), dense_.to(at::kBFloat16)).to(at::kFloat);
-    return bias.defined() ? out + bias : out;
+    return finished(bias.defined() ? out + bias : out);
   }
-  if (dense_.defined()) {
-    return bias.defined() ? at::linear(x, dense_, bias) : at::linear(x, dense_);
+  if (dense_.defined() && (trained || !packed_ || x.scalar_type() != at::kFloat)) {
+    return finished(bias.defined() ? at::linear(x, dense_, bias) : at::linear(x, dense_));
   }
-  if (at::GradMode::is_enabled() && x.requires_grad()) {
+  if (trained && wants_gradient(x)) {
     throw std::invalid_argument(
         "Weight: the input requires a gradient; only a float32 weight passes gradients on");
   }
   const at::Tensor flat = x.reshape({-1, columns_}).contiguous();
-  at::Tensor out = quantized_                 ? product(flat, bias)
-                   : flat.size(0) <= kFewRows ? few_rows(flat)
-                                              : many_rows(flat);
-  if (bias.defined() && !quantized_) out.add_(bias);
   std::vector<int64_t> shape = x.sizes().vec();
   shape.back() = rows_;
-  return out.view(shape);
+  if (packed_) return packed_product(flat, bias, epilogue).view(shape);
+  if (quantized_) return quantized_product(flat, bias, epilogue).view(shape);
+  at::Tensor out = flat.size(0) <= kFewRows ? few_rows(flat) : many_rows(flat);
+  if (bias.defined()) out.add_(bias);
+  return finished(out.view(shape));
 }
 
 at::Tensor Weight::few_rows(const at::Tensor& x) const {
@@ -125,7 +141,19 @@ at::Tensor Weight::many_rows(const at::Tensor& x) const {
   return out;
 }
 
-at::Tensor Weight::product(const at::Tensor& x, const at::Tensor& bias) const {
+at::Tensor Weight::packed_product(const at::Tensor& x, const at::Tensor& bias,
+                                  kernel::Epilogue epilogue) const {
+  at::Tensor out = at::empty({x.size(0), rows_}, x.options());
+  const at::Tensor held = bias.defined() ? bias.contiguous() : bias;
+  kernel::packed_product(
+      {packed_.get(), x.const_data_ptr<float>(), columns_, x.size(0), out.mutable_data_ptr<float>(), rows_,
+       held.defined() ? held.const_data_ptr<float>() : nullptr, epilogue},
+      autograd::at_parallel());
+  return out;
+}
+
+at::Tensor Weight::quantized_product(const at::Tensor& x, const at::Tensor& bias,
+                                     kernel::Epilogue epilogue) const {
   at::Tensor out = at::empty({x.size(0), rows_}, x.options());
   auto& parallel = autograd::at_parallel();
   const at::Tensor held = bias.defined() ? bias.contiguous() : bias;
@@ -137,6 +165,7 @@ at::Tensor Weight::product(const at::Tensor& x, const at::Tensor& bias) const {
   product.out = out.mutable_data_ptr<float>();
   product.out_stride = rows_;
   if (held.defined()) product.bias = held.const_data_ptr<float>();
+  product.epilogue = epilogue;
   const auto bytes = static_cast<int64_t>(kernel::quantized_workspace(product, parallel.workers()));
   at::Tensor workspace = at::empty({bytes}, at::kByte);  // aligned to 64 by the allocator
   kernel::quantized_product(product, static_cast<std::byte*>(workspace.mutable_data_ptr()), parallel);

@@ -43,6 +43,12 @@ void release(const io::MappedFile* file, const io::Tensor& tensor) {
 // Rows are set by several threads, each with its own scratch.
 constexpr int64_t kRowsPerTask = 64;
 
+// dense as it is, and as products read it; rows: the same numbers, row after row.
+layer::Weight packed(const at::Tensor& dense, const at::Tensor& rows) {
+  return {dense, std::make_shared<kernel::PackedMatrix>(rows.const_data_ptr<float>(), rows.size(0),
+                                                        rows.size(1), rows.size(1), autograd::at_parallel())};
+}
+
 template <class Set>
 void each_row(int64_t rows, Set&& set) {
   autograd::at_parallel().run((rows + kRowsPerTask - 1) / kRowsPerTask, [&](int64_t task, int) {
@@ -133,7 +139,11 @@ layer::Weight WeightFile::part(const std::string& name, int64_t all_rows, int64_
     fill(*matrix, 0, rows, tensor, begin, {});
     return layer::Weight(std::move(matrix));
   }
-  return rows_of(tensor, begin, rows, columns);
+  layer::Weight weight = rows_of(tensor, begin, rows, columns);
+  if (!weight.dense().defined()) return weight;
+  layer::Weight both = packed(weight.dense(), weight.dense());
+  release_(tensor);
+  return both;
 }
 
 layer::Weight WeightFile::table(const std::string& name, int64_t rows, int64_t columns) const {
@@ -206,8 +216,8 @@ layer::Weight WeightFile::rows_of(const io::Tensor& tensor, int64_t begin, int64
 layer::Weight WeightFile::transposed_part(const std::string& name, int64_t all_rows, int64_t begin,
                                           int64_t rows, int64_t columns) const {
   const at::Tensor part = dense(require(name, {columns, all_rows})).t().narrow(0, begin, rows);
-  if (precision_ != Precision::int8) return layer::Weight(part);
   const at::Tensor whole = part.contiguous();
+  if (precision_ != Precision::int8) return packed(part, whole);
   auto matrix = std::make_shared<kernel::QuantizedMatrix>(kernel::kInt8Format, rows, columns);
   each_row(rows, [&](int64_t from, int64_t to) {
     for (int64_t r = from; r < to; ++r) matrix->round_row(r, whole.const_data_ptr<float>() + r * columns);

@@ -18,10 +18,11 @@
 namespace regard::model {
 
 // The tensors of a model's file or files, as what layers take. f32: large matrices stay where they are, in
-// the mapped file: float32 ones become tensors over that memory, others are expanded row by row on use. int8:
-// the matrices of products are laid out for the processor once, blocks as they are and floats rounded to
-// kernel::kInt8Format, and the file's memory is given back. What is made here keeps the file open. Every
-// shape is checked; errors are io::Error and name the tensor, the file, what it holds and what was expected.
+// the mapped file: float32 ones become tensors over that memory, those of products also panels for the
+// processor; others are expanded row by row on use. int8: the matrices of products are laid out for the
+// processor once, blocks as they are and floats rounded to kernel::kInt8Format, and the file's memory is
+// given back. What is made here keeps the file open. Every shape is checked; errors are io::Error and name
+// the tensor, the file, what it holds and what was expected.
 class WeightFile final : public WeightSource {
  public:
   explicit WeightFile(std::shared_ptr<const io::ModelFolder> folder, Precision precision = Precision::f32);

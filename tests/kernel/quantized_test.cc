@@ -184,7 +184,7 @@ TEST_P(Quantized, ARowsBitsDependNeitherOnOtherRowsNorOnThreads) {
   }
 }
 
-TEST_P(Quantized, AddsABiasAndWhatOutHeldAndTouchesNothingElse) {
+TEST_P(Quantized, AddsABiasAndTouchesNothingElse) {
   constexpr int64_t kRows = 5, kOutputs = 21, kColumns = 64, kStride = 30;
   for (const int64_t rows : {int64_t{1}, kRows}) {
     Call call({4, 32, true}, rows, kOutputs, kColumns);
@@ -195,7 +195,6 @@ TEST_P(Quantized, AddsABiasAndWhatOutHeldAndTouchesNothingElse) {
     product.out = out.data();
     product.out_stride = kStride;
     product.bias = bias.data();
-    product.accumulate = true;
     run(product, serial_);
     for (int64_t i = 0; i < rows; ++i)
       for (int64_t c = 0; c < kStride; ++c) {
@@ -203,9 +202,22 @@ TEST_P(Quantized, AddsABiasAndWhatOutHeldAndTouchesNothingElse) {
         if (c >= kOutputs)
           EXPECT_EQ(got, 3.0F);
         else
-          EXPECT_EQ(got,
-                    3.0F + (call.out[static_cast<size_t>(i * kOutputs + c)] + bias[static_cast<size_t>(c)]));
+          EXPECT_EQ(got, call.out[static_cast<size_t>(i * kOutputs + c)] + bias[static_cast<size_t>(c)]);
       }
+  }
+}
+
+TEST_P(Quantized, TheEpilogueIsTheGeluOfTheSums) {
+  for (const int64_t rows : {1, 5}) {
+    Call call({6, 16, false}, rows, 21, 64);
+    call.run(serial_);
+    const std::vector<float> sums = call.out;
+    call.product.epilogue = Epilogue::gelu;
+    call.run(serial_);
+    for (size_t i = 0; i < sums.size(); ++i) {
+      const double want = 0.5 * sums[i] * std::erfc(-static_cast<double>(sums[i]) * std::sqrt(0.5));
+      EXPECT_NEAR(call.out[i], want, 4e-7 * std::abs(sums[i])) << sums[i];
+    }
   }
 }
 
