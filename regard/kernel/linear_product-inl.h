@@ -128,36 +128,6 @@ HWY_INLINE void scale_elements(D d, const float* HWY_RESTRICT factors, int64_t l
       sums.v[r][n] = hn::Mul(sums.v[r][n], hn::Load(d, factors + r * ld + n * kLanes));
 }
 
-// to[column][row] = from[row][column]; reads and writes whole vectors, within padded rows.
-HWY_INLINE void transpose(const float* HWY_RESTRICT from, int64_t ld, int64_t rows, int64_t columns,
-                          float* HWY_RESTRICT to, int64_t to_ld) {
-  int64_t c = 0;
-#if HWY_TARGET != HWY_SCALAR
-  const D d;
-  const hn::Repartition<uint64_t, D> d64;
-  for (; c + 4 <= columns; c += 4) {
-    for (int64_t row = 0; row < rows; row += kLanes) {
-      const float* p = from + row * ld + c;
-      const Vec a = gather_blocks(d, p, ld);
-      const Vec b = gather_blocks(d, p + ld, ld);
-      const Vec e = gather_blocks(d, p + 2 * ld, ld);
-      const Vec f = gather_blocks(d, p + 3 * ld, ld);
-      const auto ab_low = hn::BitCast(d64, hn::InterleaveLower(d, a, b));
-      const auto ab_high = hn::BitCast(d64, hn::InterleaveUpper(d, a, b));
-      const auto ef_low = hn::BitCast(d64, hn::InterleaveLower(d, e, f));
-      const auto ef_high = hn::BitCast(d64, hn::InterleaveUpper(d, e, f));
-      float* q = to + c * to_ld + row;
-      hn::Store(hn::BitCast(d, hn::InterleaveLower(d64, ab_low, ef_low)), d, q);
-      hn::Store(hn::BitCast(d, hn::InterleaveUpper(d64, ab_low, ef_low)), d, q + to_ld);
-      hn::Store(hn::BitCast(d, hn::InterleaveLower(d64, ab_high, ef_high)), d, q + 2 * to_ld);
-      hn::Store(hn::BitCast(d, hn::InterleaveUpper(d64, ab_high, ef_high)), d, q + 3 * to_ld);
-    }
-  }
-#endif
-  for (; c < columns; ++c)
-    for (int64_t row = 0; row < rows; ++row) to[c * to_ld + row] = from[row * ld + c];
-}
-
 HWY_INLINE bool all_finite(const float* HWY_RESTRICT from, int64_t ld, int64_t rows, int64_t columns) {
   const D d;
   const DI di;

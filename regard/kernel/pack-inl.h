@@ -43,34 +43,34 @@ HWY_INLINE Vec gather_blocks(D d, const float* from, int64_t ld) {
 }
 #endif
 
-// Transposes kCols rows of `features` floats (ld floats apart) into to[feature * kCols + row].
-HWY_INLINE void transpose_panel(const float* HWY_RESTRICT from, int64_t ld, int64_t features,
-                                float* HWY_RESTRICT to) {
-  int64_t f = 0;
+// to[column][row] = from[row][column]; reads and writes whole vectors, within padded rows.
+HWY_INLINE void transpose(const float* HWY_RESTRICT from, int64_t ld, int64_t rows, int64_t columns,
+                          float* HWY_RESTRICT to, int64_t to_ld) {
+  int64_t c = 0;
 #if HWY_TARGET != HWY_SCALAR
   const D d;
   const hn::Repartition<uint64_t, D> d64;
-  for (; f + 4 <= features; f += 4) {
-    for (int64_t row = 0; row < kCols; row += kLanes) {
-      const float* p = from + row * ld + f;
+  for (; c + 4 <= columns; c += 4) {
+    for (int64_t row = 0; row < rows; row += kLanes) {
+      const float* p = from + row * ld + c;
       const Vec a = gather_blocks(d, p, ld);
       const Vec b = gather_blocks(d, p + ld, ld);
-      const Vec c = gather_blocks(d, p + 2 * ld, ld);
-      const Vec e = gather_blocks(d, p + 3 * ld, ld);
+      const Vec e = gather_blocks(d, p + 2 * ld, ld);
+      const Vec f = gather_blocks(d, p + 3 * ld, ld);
       const auto ab_low = hn::BitCast(d64, hn::InterleaveLower(d, a, b));
       const auto ab_high = hn::BitCast(d64, hn::InterleaveUpper(d, a, b));
-      const auto ce_low = hn::BitCast(d64, hn::InterleaveLower(d, c, e));
-      const auto ce_high = hn::BitCast(d64, hn::InterleaveUpper(d, c, e));
-      float* q = to + f * kCols + row;
-      hn::Store(hn::BitCast(d, hn::InterleaveLower(d64, ab_low, ce_low)), d, q);
-      hn::Store(hn::BitCast(d, hn::InterleaveUpper(d64, ab_low, ce_low)), d, q + kCols);
-      hn::Store(hn::BitCast(d, hn::InterleaveLower(d64, ab_high, ce_high)), d, q + 2 * kCols);
-      hn::Store(hn::BitCast(d, hn::InterleaveUpper(d64, ab_high, ce_high)), d, q + 3 * kCols);
+      const auto ef_low = hn::BitCast(d64, hn::InterleaveLower(d, e, f));
+      const auto ef_high = hn::BitCast(d64, hn::InterleaveUpper(d, e, f));
+      float* q = to + c * to_ld + row;
+      hn::Store(hn::BitCast(d, hn::InterleaveLower(d64, ab_low, ef_low)), d, q);
+      hn::Store(hn::BitCast(d, hn::InterleaveUpper(d64, ab_low, ef_low)), d, q + to_ld);
+      hn::Store(hn::BitCast(d, hn::InterleaveLower(d64, ab_high, ef_high)), d, q + 2 * to_ld);
+      hn::Store(hn::BitCast(d, hn::InterleaveUpper(d64, ab_high, ef_high)), d, q + 3 * to_ld);
     }
   }
 #endif
-  for (; f < features; ++f)
-    for (int64_t row = 0; row < kCols; ++row) to[f * kCols + row] = from[row * ld + f];
+  for (; c < columns; ++c)
+    for (int64_t row = 0; row < rows; ++row) to[c * to_ld + row] = from[row * ld + c];
 }
 
 // Keys [begin, end) of one head into panels to[panel][Dk][kCols]; begin is a multiple of kCols, `to` is the
@@ -84,14 +84,14 @@ HWY_INLINE void pack_keys(const View<const T>& k, int64_t batch, int64_t head, i
     float* panel = to + key * features;
     if constexpr (sizeof(T) == 4) {
       if (rows == kCols && k.stride[3] == 1) {
-        transpose_panel(k.at(batch, head, key), k.stride[2], features, panel);
+        transpose(k.at(batch, head, key), k.stride[2], kCols, features, panel, kCols);
         continue;
       }
     }
     for (int64_t r = 0; r < rows; ++r)
       load_row(k.at(batch, head, key + r), k.stride[3], features, 1.0F, staging + r * features);
     for (int64_t i = rows * features; i < kCols * features; ++i) staging[i] = 0.0F;
-    transpose_panel(staging, features, features, panel);
+    transpose(staging, features, kCols, features, panel, kCols);
   }
 }
 

@@ -38,7 +38,8 @@ HWY_INLINE void pack_page_keys(const Pages& pages, int64_t batch, int64_t head, 
     float* panel = to + key * features;
     if constexpr (sizeof(T) == 4) {
       if (rows == kCols && key % size + kCols <= size) {
-        transpose_panel(page_row<T>(pages, pages.k, batch, head, key).at, pages.k.stride[2], features, panel);
+        transpose(page_row<T>(pages, pages.k, batch, head, key).at, pages.k.stride[2], kCols, features, panel,
+                  kCols);
         continue;
       }
     }
@@ -47,7 +48,7 @@ HWY_INLINE void pack_page_keys(const Pages& pages, int64_t batch, int64_t head, 
       load_row(row.at, 1, features, row.scale, staging + r * features);
     }
     for (int64_t i = rows * features; i < kCols * features; ++i) staging[i] = 0.0F;
-    transpose_panel(staging, features, features, panel);
+    transpose(staging, features, kCols, features, panel, kCols);
   }
 }
 

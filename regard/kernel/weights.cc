@@ -30,7 +30,7 @@ void pack_live_keys(const Forward& p, int64_t batch, int64_t kv_head, int64_t ke
     const PageRow<T> row = page_row<T>(p.pages, p.pages.k, batch, kv_head, key + c);
     load_row(row.at, 1, features, row.scale, staging + c * features);
   }
-  transpose_panel(staging, features, features, panel);
+  transpose(staging, features, kCols, features, panel, kCols);
 }
 
 // The same products and logit rules as a prefill strip, bit for bit, so that exp(logit - lse) fits what
