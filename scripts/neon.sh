@@ -5,7 +5,8 @@
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 REPORT=${1:-}
 NEON_FILTER=${NEON_FILTER:-*}
-SHARD_SECONDS=${SHARD_SECONDS:-600}
+SHARDS=4  # of each program, so that the last ones do not wait for one another
+SHARD_SECONDS=${SHARD_SECONDS:-900}
 RESULTS=${REPORT:-$PWD/build/results-neon}
 ROOT=$PWD/build/aarch64-root
 PROGRAMS=(kernel attention)
@@ -48,12 +49,10 @@ fetch_root() {
   rm -rf "$state"
 }
 
-# run_shard "ROOM INDEX COUNT": a program that dies without a report becomes one failed test.
+# run_shard ROOM INDEX: a program that dies without a report becomes one failed test.
 run_shard() {
-  local room index count name status=0
-  read -r room index count <<<"$1"
-  name=neon-$room-$index
-  GTEST_TOTAL_SHARDS=$count GTEST_SHARD_INDEX=$index timeout "$SHARD_SECONDS" "${EMULATOR[@]}" "build/neon/bin/regard_${room}_tests" \
+  local room=$1 index=$2 name=neon-$1-$2 status=0
+  GTEST_TOTAL_SHARDS=$SHARDS GTEST_SHARD_INDEX=$index timeout "$SHARD_SECONDS" $EMULATOR "build/neon/bin/regard_${room}_tests" \
     --gtest_brief=1 --gtest_filter="$NEON_FILTER" --gtest_output="xml:$RESULTS/$name.xml" >"$RESULTS/$name.log" 2>&1 || status=$?
   [ $status = 0 ] && return 0
   [ -s "$RESULTS/$name.xml" ] || echo "<testsuite><testcase name=\"regard_${room}_tests under qemu\"><failure" \
@@ -77,13 +76,13 @@ build neon $(printf 'regard_%s_tests ' "${PROGRAMS[@]}")
 
 # As in cmake/aarch64.cmake.
 export REGARD_SEEDS=${REGARD_SEEDS:-200}  # of the property tests: emulation is ten to thirty times as slow
-EMULATOR=("$qemu" -L /usr/aarch64-linux-gnu -cpu cortex-a72)
+EMULATOR="$qemu -L /usr/aarch64-linux-gnu -cpu cortex-a72"
+export -f run_shard
+export EMULATOR RESULTS NEON_FILTER SHARDS SHARD_SECONDS
 say "NEON under qemu: ${PROGRAMS[*]}, tests '$NEON_FILTER'"
-status=0 pids=()
+status=0
 for room in "${PROGRAMS[@]}"; do
-  for ((shard = 0; shard < JOBS; ++shard)); do run_shard "$room $shard $JOBS" & pids+=($!); done
-  for pid in "${pids[@]}"; do wait "$pid" || status=1; done
-  pids=()
-done
-grep -h '^SIMD targets' "$RESULTS"/neon-*.log || true
+  for ((shard = 0; shard < SHARDS; ++shard)); do echo "$room $shard"; done
+done | xargs -P "$JOBS" -L 1 bash -c 'run_shard "$@"' _ || status=1
+grep -h '^SIMD targets' "$RESULTS"/neon-*.log | sort -u || true
 finish $status
