@@ -29,7 +29,7 @@ model::TransformerConfig config_of(const TrainCase& c) {
   model::TransformerConfig config;
   config.architecture = "llama";
   config.causal = true;
-  config.norm = layer::NormKind::rms;
+  config.norm = kernel::NormForm::rms;
   config.gated = config.rotary = config.tied_head = true;
   config.activation = layer::Activation::silu;
   config.qkv_bias = config.out_bias = config.feed_forward_bias = false;

@@ -29,9 +29,9 @@ struct Row {
   double deviation;  // harvard
 };
 
-Row measure(Normalization kind, const double* x, int64_t n, double epsilon) {
+Row measure(kernel::NormForm kind, const double* x, int64_t n, double epsilon) {
   Row row{0, 0, 0};
-  if (kind != Normalization::rms) {
+  if (kind != kernel::NormForm::rms) {
     for (int64_t i = 0; i < n; ++i) row.mean += x[i];
     row.mean /= static_cast<double>(n);
   }
@@ -40,7 +40,7 @@ Row measure(Normalization kind, const double* x, int64_t n, double epsilon) {
     const double away = x[i] - row.mean;
     squares += away * away;
   }
-  if (kind == Normalization::harvard) {
+  if (kind == kernel::NormForm::harvard) {
     row.deviation = std::sqrt(squares / static_cast<double>(n - 1));
     row.inverse = 1 / (row.deviation + epsilon);
   } else {
@@ -58,8 +58,8 @@ int64_t tasks(int64_t rows) {
   return (rows + kTaskRows - 1) / kTaskRows;
 }
 
-void forward_rows(Normalization kind, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                  double epsilon, at::Tensor& out) {
+void forward_rows(kernel::NormForm kind, const at::Tensor& x, const at::Tensor& weight,
+                  const at::Tensor& bias, double epsilon, at::Tensor& out) {
   const int64_t n = x.size(-1);
   const int64_t rows = n == 0 ? 0 : x.numel() / n;
   const double* from = x.const_data_ptr<double>();
@@ -82,8 +82,8 @@ void forward_rows(Normalization kind, const at::Tensor& x, const at::Tensor& wei
 // With g = grad * weight and y = (x - mean) * inverse:
 // layer: inverse (g - mean(g) - y mean(g y)); rms without mean(g); harvard: inverse (g - mean(g)) - y sum(g
 // y) / (deviation (n - 1)).
-void backward_rows(Normalization kind, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& grad,
-                   double epsilon, at::Tensor& grad_x, std::vector<double>& sums) {
+void backward_rows(kernel::NormForm kind, const at::Tensor& x, const at::Tensor& weight,
+                   const at::Tensor& grad, double epsilon, at::Tensor& grad_x, std::vector<double>& sums) {
   const int64_t n = x.size(-1);
   const int64_t rows = n == 0 ? 0 : x.numel() / n;
   const double* from = x.const_data_ptr<double>();
@@ -108,9 +108,9 @@ void backward_rows(Normalization kind, const at::Tensor& x, const at::Tensor& we
         of_weight[i] += g_row[i] * y;
         of_bias[i] += g_row[i];
       }
-      const double mean = kind == Normalization::rms ? 0.0 : sum / static_cast<double>(n);
+      const double mean = kind == kernel::NormForm::rms ? 0.0 : sum / static_cast<double>(n);
       double along = row.inverse * dot / static_cast<double>(n);
-      if (kind == Normalization::harvard)
+      if (kind == kernel::NormForm::harvard)
         along = row.deviation > 0 ? dot / (row.deviation * static_cast<double>(n - 1)) : 0.0;
       for (int64_t i = 0; i < n; ++i)
         to[r * n + i] = row.inverse * (graded(i) - mean) - along * normalized(i);
@@ -122,7 +122,7 @@ void backward_rows(Normalization kind, const at::Tensor& x, const at::Tensor& we
 }
 
 // float32 as the kernels take it.
-kernel::NormRows rows_of(Normalization kind, const at::Tensor& x, const at::Tensor& weight,
+kernel::NormRows rows_of(kernel::NormForm kind, const at::Tensor& x, const at::Tensor& weight,
                          const at::Tensor& bias, double epsilon) {
   const int64_t n = x.size(-1);
   return {.form = kind,
@@ -134,7 +134,7 @@ kernel::NormRows rows_of(Normalization kind, const at::Tensor& x, const at::Tens
           .epsilon = epsilon};
 }
 
-at::Tensor run_forward(Normalization kind, const at::Tensor& x, const at::Tensor& weight,
+at::Tensor run_forward(kernel::NormForm kind, const at::Tensor& x, const at::Tensor& weight,
                        const at::Tensor& bias, double epsilon) {
   at::Tensor out = at::empty_like(x);
   if (x.scalar_type() == at::kDouble)
@@ -158,13 +158,13 @@ struct NormFunction : torch::autograd::Function<NormFunction> {
     context->saved_data["epsilon"] = epsilon;
     context->saved_data["weight"] = w.defined();
     context->saved_data["bias"] = bias.has_value();
-    return run_forward(static_cast<Normalization>(kind), x, w, bias ? *bias : at::Tensor(), epsilon);
+    return run_forward(static_cast<kernel::NormForm>(kind), x, w, bias ? *bias : at::Tensor(), epsilon);
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
     refuse_second_derivative("normalize");
     const variable_list saved = context->get_saved_variables();
-    const auto kind = static_cast<Normalization>(context->saved_data["kind"].toInt());
+    const auto kind = static_cast<kernel::NormForm>(context->saved_data["kind"].toInt());
     const double epsilon = context->saved_data["epsilon"].toDouble();
     const at::Tensor& x = saved[0];
     const at::Tensor grad = grads[0].contiguous();
@@ -195,7 +195,7 @@ void check(const at::Tensor& x, const at::Tensor& parameter, const char* name) {
 
 }  // namespace
 
-at::Tensor normalize(Normalization kind, const at::Tensor& x, const at::Tensor& weight,
+at::Tensor normalize(kernel::NormForm kind, const at::Tensor& x, const at::Tensor& weight,
                      const at::Tensor& bias, double epsilon) {
   if (x.dim() < 1 || (x.scalar_type() != at::kFloat && x.scalar_type() != at::kDouble)) {
     throw std::invalid_argument("normalize: x must be float32 or float64 with at least one axis");

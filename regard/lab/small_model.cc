@@ -57,7 +57,8 @@ SmallModel::SmallModel(const SmallModelOptions& options) : options_(options) {
       return register_module(at + name, std::make_shared<layer::Linear>(in, out));
     };
     const auto norm = [&](const char* name) {
-      return register_module(at + name, std::make_shared<layer::Norm>(layer::NormKind::layer, 1e-5, o.width));
+      return register_module(at + name,
+                             std::make_shared<layer::Norm>(kernel::NormForm::layer, 1e-5, o.width));
     };
     Block block;
     block.q = linear("q", o.width, o.heads * o.key_size);
@@ -76,7 +77,7 @@ SmallModel::SmallModel(const SmallModelOptions& options) : options_(options) {
     blocks_.push_back(std::move(block));
   }
   last_norm_ =
-      register_module("last_norm", std::make_shared<layer::Norm>(layer::NormKind::layer, 1e-5, o.width));
+      register_module("last_norm", std::make_shared<layer::Norm>(kernel::NormForm::layer, 1e-5, o.width));
   head_ = register_module("head", std::make_shared<layer::Linear>(o.width, o.classes));
   if (o.deviation > 0) {
     const at::NoGradGuard no_gradients;

@@ -29,11 +29,11 @@ at::Tensor xavier(int64_t out, int64_t in) {
 Linear::Linear(int64_t in, int64_t out, bool bias)
     : Linear(Weight(xavier(out, in)), bias ? at::zeros({out}, at::kFloat).requires_grad_() : at::Tensor()) {}
 
-Norm::Norm(NormKind kind, double epsilon, int64_t width)
+Norm::Norm(kernel::NormForm kind, double epsilon, int64_t width)
     : Norm(kind, epsilon, at::ones({width}, at::kFloat).requires_grad_(),
-           kind == NormKind::rms ? at::Tensor() : at::zeros({width}, at::kFloat).requires_grad_()) {}
+           kind == kernel::NormForm::rms ? at::Tensor() : at::zeros({width}, at::kFloat).requires_grad_()) {}
 
-Norm::Norm(NormKind kind, double epsilon, at::Tensor weight, at::Tensor bias)
+Norm::Norm(kernel::NormForm kind, double epsilon, at::Tensor weight, at::Tensor bias)
     : kind_(kind), epsilon_(epsilon), weight_(std::move(weight)), bias_(std::move(bias)) {
   register_parameter("weight", weight_, weight_.requires_grad());
   if (bias_.defined()) register_parameter("bias", bias_, bias_.requires_grad());
@@ -41,15 +41,11 @@ Norm::Norm(NormKind kind, double epsilon, at::Tensor weight, at::Tensor bias)
 
 // One way for all float32, trained or not: a layer that is computed twice must give the same bits.
 at::Tensor Norm::forward(const at::Tensor& x) const {
-  using autograd::Normalization;
-  if (x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble || kind_ == NormKind::harvard) {
-    const Normalization kind = kind_ == NormKind::rms     ? Normalization::rms
-                               : kind_ == NormKind::layer ? Normalization::layer
-                                                          : Normalization::harvard;
-    return autograd::normalize(kind, x, weight_, bias_, epsilon_);
+  if (x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble || kind_ == kernel::NormForm::harvard) {
+    return autograd::normalize(kind_, x, weight_, bias_, epsilon_);
   }
   const std::vector<int64_t> axis = {weight_.size(0)};
-  if (kind_ == NormKind::rms) return at::rms_norm(x, axis, weight_, epsilon_);
+  if (kind_ == kernel::NormForm::rms) return at::rms_norm(x, axis, weight_, epsilon_);
   return at::layer_norm(x, axis, weight_, bias_, epsilon_);
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "regard/kernel/norm.h"
 #include "regard/layer/context.h"
 #include "regard/layer/weight.h"
 
@@ -28,21 +29,16 @@ class Linear : public torch::nn::Module {
   at::Tensor bias_;
 };
 
-// layer: (x - mean) / sqrt(variance + epsilon) * weight + bias. rms: x / sqrt(mean(x^2) + epsilon) * weight.
-// harvard: (x - mean) / (deviation + epsilon) * weight + bias, with n - 1 under the deviation ("The Annotated
-// Transformer").
-enum class NormKind : uint8_t { layer, rms, harvard };
-
 // Over the last axis, by autograd::normalize(): sums over rows have an order.
 class Norm : public torch::nn::Module {
  public:
-  Norm(NormKind kind, double epsilon, at::Tensor weight, at::Tensor bias = {});
+  Norm(kernel::NormForm kind, double epsilon, at::Tensor weight, at::Tensor bias = {});
   // To be trained: weight 1 and, unless rms, bias 0.
-  Norm(NormKind kind, double epsilon, int64_t width);
+  Norm(kernel::NormForm kind, double epsilon, int64_t width);
   at::Tensor forward(const at::Tensor& x) const;
 
  private:
-  NormKind kind_;
+  kernel::NormForm kind_;
   double epsilon_;
   at::Tensor weight_;
   at::Tensor bias_;

@@ -22,12 +22,12 @@ LatentAttention::LatentAttention(const LatentOptions& options) : options_(option
   if (o.query_rank > 0) {
     query_down_ = register_module("query_down", std::make_shared<Linear>(o.width, o.query_rank, false));
     query_norm_ =
-        register_module("query_norm", std::make_shared<Norm>(NormKind::rms, o.epsilon, o.query_rank));
+        register_module("query_norm", std::make_shared<Norm>(kernel::NormForm::rms, o.epsilon, o.query_rank));
   }
   query_up_ = register_module(
       "query_up", std::make_shared<Linear>(o.query_rank > 0 ? o.query_rank : o.width, queries, false));
   down_ = register_module("down", std::make_shared<Linear>(o.width, o.rank + o.rope, false));
-  norm_ = register_module("norm", std::make_shared<Norm>(NormKind::rms, o.epsilon, o.rank));
+  norm_ = register_module("norm", std::make_shared<Norm>(kernel::NormForm::rms, o.epsilon, o.rank));
   up_ = register_module("up", std::make_shared<Linear>(o.rank, o.heads * (o.nope + o.value), false));
   out_ = register_module("out", std::make_shared<Linear>(o.heads * o.value, o.width, false));
 }

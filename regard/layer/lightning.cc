@@ -34,7 +34,7 @@ Lightning::Lightning(const LightningOptions& options) : options_(options) {
       lightning_log_decays(options.heads, options.layer, options.layers).view({1, -1, 1, 1}).to(at::kFloat));
   const int64_t inner = options.heads * options.head_size;
   qkv_ = register_module("qkv", std::make_shared<Linear>(options.width, 3 * inner, false));
-  norm_ = register_module("norm", std::make_shared<Norm>(NormKind::rms, options.norm_epsilon, inner));
+  norm_ = register_module("norm", std::make_shared<Norm>(kernel::NormForm::rms, options.norm_epsilon, inner));
   gate_ = register_module("gate", std::make_shared<Linear>(options.width, inner, false));
   out_ = register_module("out", std::make_shared<Linear>(inner, options.width, false));
 }

@@ -105,8 +105,8 @@ GatedDelta::GatedDelta(const GatedDeltaOptions& options) : options_(options) {
   if (options.delta) beta_ = project("beta", options.heads, true);
   if (options.gate != Gate::none)
     decay_ = project("decay", options.gate == Gate::head ? options.heads : width, true);
-  norm_ = register_module("norm",
-                          std::make_shared<Norm>(NormKind::rms, options.norm_epsilon, width / options.heads));
+  norm_ = register_module(
+      "norm", std::make_shared<Norm>(kernel::NormForm::rms, options.norm_epsilon, width / options.heads));
   out_ = project("out", width, false);
 }
 

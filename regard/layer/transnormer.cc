@@ -35,7 +35,8 @@ NormAttention::NormAttention(const TransNormerOptions& options) : options_(optio
   q_ = project("q");
   k_ = project("k");
   v_ = project("v");
-  norm_ = register_module("norm", std::make_shared<Norm>(NormKind::rms, options.norm_epsilon, options.width));
+  norm_ = register_module("norm",
+                          std::make_shared<Norm>(kernel::NormForm::rms, options.norm_epsilon, options.width));
   out_ = project("out");
 }
 

@@ -17,7 +17,7 @@ std::shared_ptr<layer::Norm> norm(const WeightSource& file, const std::string& n
                                   const TransformerConfig& config) {
   // The first checkpoints were converted from TensorFlow with its names.
   const bool old = file.has(name + ".gamma");
-  return std::make_shared<layer::Norm>(layer::NormKind::layer, config.epsilon,
+  return std::make_shared<layer::Norm>(kernel::NormForm::layer, config.epsilon,
                                        file.vector(name + (old ? ".gamma" : ".weight"), config.width),
                                        file.vector(name + (old ? ".beta" : ".bias"), config.width));
 }

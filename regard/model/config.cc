@@ -245,7 +245,7 @@ TransformerConfig llama_like_config(const Json& json, const std::string& source,
   TransformerConfig config;
   config.architecture = architecture;
   config.causal = true;
-  config.norm = layer::NormKind::rms;
+  config.norm = kernel::NormForm::rms;
   config.gated = true;
   config.layers = io::require_int(json, "num_hidden_layers", 1, kMaxLayers, source);
   config.width = io::require_int(json, "hidden_size", 1, kMaxWidth, source);
@@ -351,7 +351,7 @@ TransformerConfig read_config(const io::Gguf& gguf) {
     check(config, source, key("attention.head_count"), key("attention.head_count_kv"));
     return config;
   }
-  config.norm = layer::NormKind::rms;
+  config.norm = kernel::NormForm::rms;
   config.gated = true;
   config.activation = layer::Activation::silu;
   config.rotary = true;

@@ -19,7 +19,7 @@ namespace regard::model {
 
 // The switches by which the architectures differ; everything else is common (transformer.h).
 struct TransformerConfig : Config {
-  layer::NormKind norm = layer::NormKind::layer;
+  kernel::NormForm norm = kernel::NormForm::layer;
   layer::NormPlace norm_place = layer::NormPlace::pre;
   double epsilon = 1e-5;
   layer::Activation activation = layer::Activation::gelu;

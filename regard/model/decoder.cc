@@ -139,7 +139,7 @@ class Builder {
   std::shared_ptr<layer::Norm> norm(const std::string& name, int64_t size) const {
     return std::make_shared<layer::Norm>(
         config_.norm, config_.epsilon, file_.vector(name + ".weight", size),
-        config_.norm == layer::NormKind::layer ? file_.vector(name + ".bias", size) : at::Tensor());
+        config_.norm == kernel::NormForm::layer ? file_.vector(name + ".bias", size) : at::Tensor());
   }
 
   // Rows [begin, begin + rows) of a projection with `all_rows` outputs.

@@ -31,8 +31,8 @@ constexpr Words<layer::Activation, 4> kActivations = {{{"relu", layer::Activatio
                                                        {"silu", layer::Activation::silu}}};
 constexpr Words<layer::NormPlace, 2> kPlaces = {
     {{"pre", layer::NormPlace::pre}, {"post", layer::NormPlace::post}}};
-constexpr Words<layer::NormKind, 2> kNorms = {
-    {{"layer", layer::NormKind::layer}, {"harvard", layer::NormKind::harvard}}};
+constexpr Words<kernel::NormForm, 2> kNorms = {
+    {{"layer", kernel::NormForm::layer}, {"harvard", kernel::NormForm::harvard}}};
 constexpr Words<RnnAttention, 5> kAttentions = {{{"none", RnnAttention::none},
                                                  {"additive", RnnAttention::additive},
                                                  {"dot", RnnAttention::dot},

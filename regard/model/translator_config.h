@@ -30,7 +30,7 @@ struct TransformerTranslatorConfig : TranslatorConfig {
   int64_t feed_forward = 2048;                             // intermediate_size
   layer::Activation activation = layer::Activation::relu;  // hidden_act
   layer::NormPlace norm_place = layer::NormPlace::pre;     // norm_place: pre, post
-  layer::NormKind norm = layer::NormKind::harvard;         // norm: layer, harvard
+  kernel::NormForm norm = kernel::NormForm::harvard;       // norm: layer, harvard
   double epsilon = 1e-6;                                   // norm_eps
   double attention_dropout = 0;                            // of attention weights
 };

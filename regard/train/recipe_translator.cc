@@ -20,8 +20,8 @@ constexpr Name<layer::Activation> kActivations[] = {{"relu", layer::Activation::
                                                     {"silu", layer::Activation::silu}};
 constexpr Name<layer::NormPlace> kPlaces[] = {{"pre", layer::NormPlace::pre},
                                               {"post", layer::NormPlace::post}};
-constexpr Name<layer::NormKind> kNorms[] = {{"harvard", layer::NormKind::harvard},
-                                            {"layer", layer::NormKind::layer}};
+constexpr Name<kernel::NormForm> kNorms[] = {{"harvard", kernel::NormForm::harvard},
+                                             {"layer", kernel::NormForm::layer}};
 constexpr Name<model::RnnAttention> kAttentions[] = {{"none", model::RnnAttention::none},
                                                      {"additive", model::RnnAttention::additive},
                                                      {"dot", model::RnnAttention::dot},

@@ -41,7 +41,8 @@ std::shared_ptr<Attention> heads(const Golden& golden, const std::string& name, 
 }
 
 std::shared_ptr<Norm> norm(const Golden& golden, const std::string& name) {
-  return std::make_shared<Norm>(NormKind::layer, 1e-5, golden.f32("w." + name + ".weight").requires_grad_(),
+  return std::make_shared<Norm>(kernel::NormForm::layer, 1e-5,
+                                golden.f32("w." + name + ".weight").requires_grad_(),
                                 golden.f32("w." + name + ".bias").requires_grad_());
 }
 

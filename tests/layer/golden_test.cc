@@ -165,7 +165,8 @@ std::shared_ptr<Linear> stacked(const Golden& golden, const std::string& prefix,
 }
 
 std::shared_ptr<Norm> layer_norm(const Golden& golden, const std::string& name) {
-  return std::make_shared<Norm>(NormKind::layer, 1e-5, golden.f32("w." + name + ".weight").requires_grad_(),
+  return std::make_shared<Norm>(kernel::NormForm::layer, 1e-5,
+                                golden.f32("w." + name + ".weight").requires_grad_(),
                                 golden.f32("w." + name + ".bias").requires_grad_());
 }
 
@@ -224,7 +225,7 @@ TEST(Attention, EqualsGemma3) {
   for (const bool sliding : {true, false}) {
     const Golden golden(sliding ? "layers/gemma3_sliding_attention" : "layers/gemma3_full_attention");
     const auto rms = [&](const std::string& name, double factor = 1) {
-      return std::make_shared<Norm>(NormKind::rms, 1e-6,
+      return std::make_shared<Norm>(kernel::NormForm::rms, 1e-6,
                                     ((golden.f32("w." + name + ".weight") + 1) * factor).requires_grad_());
     };
     // The layer divides by sqrt(6), Gemma by sqrt(10): the rest goes into the queries' norm.

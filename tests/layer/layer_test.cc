@@ -92,10 +92,10 @@ TEST(Norm, EqualsItsFormula) {
   const at::Tensor x = at::randn({3, 4, 16}) * 5 + 2, weight = at::randn({16}), bias = at::randn({16});
   const at::Tensor mean = x.mean(-1, true);
   const at::Tensor variance = (x - mean).square().mean(-1, true);
-  EXPECT_LE(difference(Norm(NormKind::layer, 1e-5, weight, bias).forward(x),
+  EXPECT_LE(difference(Norm(kernel::NormForm::layer, 1e-5, weight, bias).forward(x),
                        (x - mean) / (variance + 1e-5).sqrt() * weight + bias),
             1e-5);
-  EXPECT_LE(difference(Norm(NormKind::rms, 1e-5, weight).forward(x),
+  EXPECT_LE(difference(Norm(kernel::NormForm::rms, 1e-5, weight).forward(x),
                        x / (x.square().mean(-1, true) + 1e-5).sqrt() * weight),
             1e-5);
 }

@@ -15,8 +15,8 @@
 namespace regard::layer {
 namespace {
 
-using autograd::Normalization;
 using autograd::normalize;
+using kernel::NormForm;
 using testing::distance;
 using testing::expect_gradients;
 using testing::Golden;
@@ -32,7 +32,7 @@ std::vector<std::string> onnx_cases(const std::string& prefix) {
 }
 
 // Axes from `axis` on are one row here.
-void expect_norm(const std::string& name, Normalization kind) {
+void expect_norm(const std::string& name, kernel::NormForm kind) {
   const Golden golden("onnx-layers/" + name);
   const at::Tensor x = golden.f32("in.X");
   const nlohmann::json attributes = golden.attributes();
@@ -43,18 +43,19 @@ void expect_norm(const std::string& name, Normalization kind) {
   const at::Tensor rows = x.flatten(axis);
   EXPECT_LE(distance(normalize(kind, rows, scale, bias, epsilon).view(x.sizes()), golden.f32("out.Y")), 1e-6)
       << name;
-  const Norm norm(kind == Normalization::rms ? NormKind::rms : NormKind::layer, epsilon, scale, bias);
+  const Norm norm(kind == kernel::NormForm::rms ? kernel::NormForm::rms : kernel::NormForm::layer, epsilon,
+                  scale, bias);
   EXPECT_LE(distance(norm.forward(rows).view(x.sizes()), golden.f32("out.Y")), 1e-6) << name;
 }
 
 TEST(Normalize, OnnxCases) {
   int count = 0;
   for (const std::string& name : onnx_cases("layer_normalization")) {
-    expect_norm(name, Normalization::layer);
+    expect_norm(name, kernel::NormForm::layer);
     ++count;
   }
   for (const std::string& name : onnx_cases("rms_normalization")) {
-    expect_norm(name, Normalization::rms);
+    expect_norm(name, kernel::NormForm::rms);
     ++count;
   }
   EXPECT_EQ(count, 38);
@@ -64,19 +65,22 @@ TEST(Normalize, OnnxCases) {
 TEST(Normalize, TheHarvardFlavourDiffersInTheThirdDigit) {
   at::manual_seed(1);
   const at::Tensor x = at::randn({4, 12}, at::kDouble);
-  const at::Tensor harvard = normalize(Normalization::harvard, x, {}, {}, 1e-6);
+  const at::Tensor harvard = normalize(kernel::NormForm::harvard, x, {}, {}, 1e-6);
   EXPECT_LE(distance(harvard, (x - x.mean(-1, true)) / (x.std(-1, true, true) + 1e-6)), 1e-12);
-  const double apart = distance(harvard, normalize(Normalization::layer, x, {}, {}, 1e-6));
+  const double apart = distance(harvard, normalize(kernel::NormForm::layer, x, {}, {}, 1e-6));
   EXPECT_GT(apart, 1e-3);
   EXPECT_LT(apart, 0.1);
-  EXPECT_LE(distance(Norm(NormKind::harvard, 1e-6, at::ones({12}), at::zeros({12})).forward(x.to(at::kFloat)),
-                     harvard),
-            1e-6);
+  EXPECT_LE(
+      distance(
+          Norm(kernel::NormForm::harvard, 1e-6, at::ones({12}), at::zeros({12})).forward(x.to(at::kFloat)),
+          harvard),
+      1e-6);
 }
 
 TEST(Normalize, GradientsEqualFiniteDifferences) {
   at::manual_seed(2);
-  for (const Normalization kind : {Normalization::layer, Normalization::rms, Normalization::harvard}) {
+  for (const kernel::NormForm kind :
+       {kernel::NormForm::layer, kernel::NormForm::rms, kernel::NormForm::harvard}) {
     at::Tensor x = at::randn({2, 3, 7}, at::kDouble) * 2 + 1;
     at::Tensor weight = at::randn({7}, at::kDouble);
     at::Tensor bias = at::randn({7}, at::kDouble);
@@ -98,7 +102,7 @@ TEST(Normalize, GradientsHaveTheSameBitsForAnyNumberOfThreads) {
     const at::Tensor leaf = x.clone().requires_grad_();
     const at::Tensor weight = at::ones({33}).requires_grad_();
     const at::Tensor bias = at::zeros({33}).requires_grad_();
-    (normalize(Normalization::layer, leaf, weight, bias, 1e-5) * grad).sum().backward();
+    (normalize(kernel::NormForm::layer, leaf, weight, bias, 1e-5) * grad).sum().backward();
     if (first.empty()) first = {leaf.grad(), weight.grad(), bias.grad()};
     EXPECT_TRUE(at::equal(leaf.grad(), first[0]));
     EXPECT_TRUE(at::equal(weight.grad(), first[1]));
@@ -108,12 +112,12 @@ TEST(Normalize, GradientsHaveTheSameBitsForAnyNumberOfThreads) {
 }
 
 TEST(Normalize, RefusesOtherShapesAndSecondDerivatives) {
-  EXPECT_THROW(normalize(Normalization::layer, at::zeros({2, 3}), at::zeros({4}), {}, 1e-5),
+  EXPECT_THROW(normalize(kernel::NormForm::layer, at::zeros({2, 3}), at::zeros({4}), {}, 1e-5),
                std::invalid_argument);
-  EXPECT_THROW(normalize(Normalization::rms, at::zeros({2, 3}, at::kLong), {}, {}, 1e-5),
+  EXPECT_THROW(normalize(kernel::NormForm::rms, at::zeros({2, 3}, at::kLong), {}, {}, 1e-5),
                std::invalid_argument);
   const at::Tensor x = at::randn({2, 3}).requires_grad_();
-  EXPECT_THROW(normalize(Normalization::rms, x, {}, {}, 1e-5).sum().backward({}, true, true),
+  EXPECT_THROW(normalize(kernel::NormForm::rms, x, {}, {}, 1e-5).sum().backward({}, true, true),
                std::invalid_argument);
 }
 

@@ -9,7 +9,7 @@
 namespace regard::model::testing {
 namespace {
 
-TransformerTranslatorConfig small(layer::NormPlace place, layer::NormKind norm, bool tied) {
+TransformerTranslatorConfig small(layer::NormPlace place, kernel::NormForm norm, bool tied) {
   TransformerTranslatorConfig config;
   config.vocabulary = 11;
   config.max_positions = 20;
@@ -27,14 +27,14 @@ TransformerTranslatorConfig small(layer::NormPlace place, layer::NormKind norm, 
 struct Kind {
   const char* name;
   layer::NormPlace place;
-  layer::NormKind norm;
+  kernel::NormForm norm;
   bool tied;
 };
 
-constexpr Kind kKinds[] = {{"Harvard's", layer::NormPlace::pre, layer::NormKind::harvard, false},
-                           {"first", layer::NormPlace::post, layer::NormKind::layer, true},
-                           {"post, harvard", layer::NormPlace::post, layer::NormKind::harvard, false},
-                           {"pre, layer, tied", layer::NormPlace::pre, layer::NormKind::layer, true}};
+constexpr Kind kKinds[] = {{"Harvard's", layer::NormPlace::pre, kernel::NormForm::harvard, false},
+                           {"first", layer::NormPlace::post, kernel::NormForm::layer, true},
+                           {"post, harvard", layer::NormPlace::post, kernel::NormForm::harvard, false},
+                           {"pre, layer, tied", layer::NormPlace::pre, kernel::NormForm::layer, true}};
 
 // By the formulas, one text at a time, in float64.
 class Plainly {
@@ -85,7 +85,7 @@ class Plainly {
     const at::Tensor away = x - x.mean(-1, true);
     const at::Tensor squares = (away * away).sum(-1, true);
     const auto width = static_cast<double>(config_.width);
-    const at::Tensor by = config_.norm == layer::NormKind::harvard
+    const at::Tensor by = config_.norm == kernel::NormForm::harvard
                               ? at::sqrt(squares / (width - 1)) + config_.epsilon
                               : at::sqrt(squares / width + config_.epsilon);
     return away / by * p_.at(name + ".weight") + p_.at(name + ".bias");
@@ -157,7 +157,7 @@ TEST(TransformerTranslator, PaddingAndLaterWordsChangeNothing) {
 }
 
 TEST(TransformerTranslator, DropsBySeedInTrainingAlone) {
-  auto config = small(layer::NormPlace::pre, layer::NormKind::harvard, false);
+  auto config = small(layer::NormPlace::pre, kernel::NormForm::harvard, false);
   for (const bool weights_alone : {false, true}) {
     (weights_alone ? config.attention_dropout : config.dropout) = 0.2;
     if (weights_alone) config.dropout = 0;
@@ -171,7 +171,7 @@ TEST(TransformerTranslator, DropsBySeedInTrainingAlone) {
 TEST(TransformerTranslator, ARecorderHearsOfEncoderDecoderAndCrossAttention) {
   const RandomWeights weights(7);
   const auto model =
-      make_transformer_translator(small(layer::NormPlace::pre, layer::NormKind::harvard, false), weights);
+      make_transformer_translator(small(layer::NormPlace::pre, kernel::NormForm::harvard, false), weights);
   const std::vector<std::string> names = model->attention_names();
   EXPECT_EQ(names, (std::vector<std::string>{"encoder 0", "encoder 1", "decoder 0", "decoder 1", "decoder 2",
                                              "cross 0", "cross 1", "cross 2"}));
@@ -206,7 +206,7 @@ TEST(TransformerTranslator, ARecorderHearsOfEncoderDecoderAndCrossAttention) {
 TEST(TransformerTranslator, MistakesAreNamed) {
   const RandomWeights weights(8);
   const auto model =
-      make_transformer_translator(small(layer::NormPlace::pre, layer::NormKind::harvard, false), weights);
+      make_transformer_translator(small(layer::NormPlace::pre, kernel::NormForm::harvard, false), weights);
   layer::Context context;
   const Source source = padded_source(11);
   EXPECT_THROW(
