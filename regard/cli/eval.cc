@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -14,6 +15,8 @@
 #include "regard/io/atomic_file.h"
 #include "regard/io/error.h"
 #include "regard/io/mapped_file.h"
+#include "regard/io/png.h"
+#include "regard/lab/plot.h"
 #include "regard/model/load_translator.h"
 #include "regard/model/model.h"
 #include "regard/train/evaluate.h"
@@ -26,7 +29,7 @@ namespace regard::cli {
 namespace {
 
 struct Eval {
-  std::string model;
+  std::vector<std::string> models;
   std::string data;
   std::string task;
   train::GeneratedTask generated;
@@ -39,6 +42,7 @@ struct Eval {
   std::string hypotheses;
   std::vector<std::string> references;
   std::string write;
+  std::string png;
   bool json = false;
 };
 
@@ -114,28 +118,15 @@ void print_row(const std::string& name, const train::TranslationQuality& quality
   std::cout << line;
 }
 
-void translate_texts(const Eval& options) {
-  model::LoadedTranslator translator = model::load_translator(options.model);
-  const std::vector<train::TextPair> texts = options.task.empty()
-                                                 ? train::read_parallel_text(options.data, options.swap)
-                                                 : train::generate(options.generated, options.texts, 2);
-  Progress progress("translating", "texts");
-  train::EvaluateOptions how;
-  how.beam = options.beam;
-  how.length_penalty = options.length_penalty;
-  how.bleu_tokens = bleu_tokens(options.tokens);
-  how.progress = [&](int64_t done, int64_t all) {
-    stop_if_interrupted();
-    progress.update(done, all);
-  };
-  const train::TranslationReport report = train::evaluate(translator, texts, how);
-  if (!options.write.empty()) {
-    std::string all;
-    for (const std::string& translation : report.translations) all += translation + '\n';
-    io::write_file_atomically(options.write, all);
-  }
+std::string range(const train::TranslationReport::Bucket& bucket) {
+  return std::to_string(bucket.shortest) +
+         (bucket.longest == INT64_MAX ? " and more" : " to " + std::to_string(bucket.longest));
+}
+
+void print(const std::string& model, const train::TranslationReport& report, const Eval& options) {
   if (options.json) {
     nlohmann::json json = to_json(report.all);
+    json["model"] = model;
     json["beam"] = options.beam;
     json["by_length"] = nlohmann::json::array();
     for (const auto& bucket : report.by_length) {
@@ -147,18 +138,63 @@ void translate_texts(const Eval& options) {
     std::cout << json.dump() << '\n';
     return;
   }
+  if (options.models.size() > 1) std::cout << model << '\n';
   std::cout << "source         texts    BLEU    chrF    exact     loss  perplexity\n";
-  for (const auto& bucket : report.by_length) {
-    print_row(std::to_string(bucket.shortest) +
-                  (bucket.longest == INT64_MAX ? " and more" : " to " + std::to_string(bucket.longest)),
-              bucket.quality);
-  }
+  for (const auto& bucket : report.by_length) print_row(range(bucket), bucket.quality);
   print_row("all", report.all);
-  std::cout << "length of the source in tokens; loss in nats per token of the references\n";
+}
+
+std::string plain_name(const std::string& folder) {
+  std::filesystem::path path(folder);
+  if (path.filename().empty()) path = path.parent_path();
+  return path.filename().string();
+}
+
+train::TranslationReport evaluate(const std::string& name, const std::vector<train::TextPair>& texts,
+                                  const Eval& options) {
+  model::LoadedTranslator translator = model::load_translator(name);
+  Progress progress("translating", "texts");
+  train::EvaluateOptions how;
+  how.beam = options.beam;
+  how.length_penalty = options.length_penalty;
+  how.bleu_tokens = bleu_tokens(options.tokens);
+  how.progress = [&](int64_t done, int64_t all) {
+    stop_if_interrupted();
+    progress.update(done, all);
+  };
+  return train::evaluate(translator, texts, how);
+}
+
+void translate_texts(const Eval& options) {
+  const std::vector<train::TextPair> texts = options.task.empty()
+                                                 ? train::read_parallel_text(options.data, options.swap)
+                                                 : train::generate(options.generated, options.texts, 2);
+  lab::Plot plot{"BLEU by the length of the source", "tokens of the source, on average over its group",
+                 "BLEU"};
+  for (const std::string& name : options.models) {
+    const train::TranslationReport report = evaluate(name, texts, options);
+    print(name, report, options);
+    if (!options.write.empty()) {
+      std::string all;
+      for (const std::string& translation : report.translations) all += translation + '\n';
+      io::write_file_atomically(options.write, all);
+    }
+    lab::Curve curve{plain_name(name)};
+    for (const auto& bucket : report.by_length) {
+      curve.x.push_back(bucket.mean);
+      curve.y.push_back(bucket.quality.bleu);
+    }
+    plot.curves.push_back(curve);
+  }
+  if (!options.json)
+    std::cout << "length of the source in tokens; loss in nats per token of the references\n";
+  if (options.png.empty()) return;
+  const io::Canvas canvas = lab::draw({plot});
+  io::write_png(options.png, canvas.width(), canvas.height(), canvas.rgb());
 }
 
 void read_text(const Eval& options) {
-  const model::Loaded loaded = model::load(options.model);
+  const model::Loaded loaded = model::load(options.models[0]);
   const std::string text = read_all(options.data);
   Progress progress("reading", "tokens");
   const train::TextQuality found =
@@ -186,16 +222,21 @@ void read_text(const Eval& options) {
 
 void run(Eval options) {
   if (!options.hypotheses.empty() || !options.references.empty()) {
-    if (options.hypotheses.empty() || options.references.empty() || !options.model.empty())
+    if (options.hypotheses.empty() || options.references.empty() || !options.models.empty())
       throw std::invalid_argument("--hypotheses and --references go together, without --model");
     return score_files(options);
   }
-  if (options.model.empty())
+  if (options.models.empty())
     throw std::invalid_argument("give --model FOLDER, or --hypotheses and --references");
   if (options.data.empty() == options.task.empty())
     throw std::invalid_argument("give one of --data FILE and --task NAME to test the model on");
   catch_interrupts();
-  const bool translates = model::is_translator(options.model);
+  const bool translates = std::ranges::all_of(options.models, model::is_translator);
+  if (!translates && (options.models.size() > 1 || !options.png.empty()))
+    throw std::invalid_argument("several --model and --png are for models that translate");
+  if (options.models.size() > 1 && !options.write.empty())
+    throw std::invalid_argument("--write keeps the translations of one model; " +
+                                std::to_string(options.models.size()) + " are given");
   if (!options.task.empty()) {
     if (!translates) throw std::invalid_argument("--task is for models that translate; give --data FILE");
     options.generated.kind = train::generated_named(options.task);
@@ -211,7 +252,8 @@ void add_eval(CLI::App& app) {
   auto options = std::make_shared<Eval>();
   options->generated.shortest = 0;
   CLI::App* verb = app.add_subcommand("eval", "How good a model is on a test set: BLEU, chrF, perplexity");
-  verb->add_option("--model", options->model, "Folder of a translator or a language model")
+  verb->add_option("--model", options->models,
+                   "Folder of a translator or a language model (translators: repeatable)")
       ->type_name("MODEL");
   verb->add_option("--data", options->data,
                    "Test set: TSV of a source and its translations, or a text for a language model")
@@ -245,7 +287,9 @@ void add_eval(CLI::App& app) {
       ->type_name("FILE");
   verb->add_option("--references", options->references, "Their references, one a line (repeatable)")
       ->type_name("FILE");
-  verb->add_flag("--json", options->json, "One JSON object");
+  verb->add_option("--png", options->png, "Plot of BLEU by the length of the source, a line for each model")
+      ->type_name("FILE");
+  verb->add_flag("--json", options->json, "One JSON object for each model");
   verb->footer("Example: regard eval --model tatoeba-en-fr-transformer --data test.tsv --beam 4");
   verb->callback([options] { run(*options); });
 }

@@ -113,7 +113,10 @@ TranslationReport evaluate(model::LoadedTranslator& translator, const std::vecto
   for (const auto& [index, which] : buckets) {
     const int64_t shortest = index == 0 ? 0 : options.longest[index - 1] + 1;
     const int64_t longest = index < options.longest.size() ? options.longest[index] : INT64_MAX;
-    out.by_length.push_back({shortest, longest, quality_of(which)});
+    double tokens = 0;
+    for (const size_t i : which) tokens += static_cast<double>(sources[i].size()) - 1;
+    out.by_length.push_back(
+        {shortest, longest, tokens / static_cast<double>(which.size()), quality_of(which)});
     all.insert(all.end(), which.begin(), which.end());
   }
   std::sort(all.begin(), all.end());

@@ -27,6 +27,7 @@ struct TranslationReport {
   TranslationQuality all;
   struct Bucket {
     int64_t shortest = 0, longest = 0;  // tokens of the source
+    double mean = 0;                    // of its texts
     TranslationQuality quality;
   };
   std::vector<Bucket> by_length;  // those that hold a text

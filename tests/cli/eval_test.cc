@@ -117,6 +117,16 @@ TEST_F(EvalVerb, ATrainedTranslatorIsTestedOnATaskAndOnAFile) {
   const Outcome swapped =
       run({"eval", "--model", path("copy"), "--data", path("test.tsv"), "--swap", "--json"});
   EXPECT_EQ(nlohmann::json::parse(swapped.out)["texts"], 3);
+
+  const Outcome both =
+      run({"eval", "--model", path("copy"), "--model", path("copy"), "--task", "copy", "--symbols", "4",
+           "--task-length", "4", "--task-shortest", "2", "--texts", "10", "--png", path("plot.png")});
+  ASSERT_EQ(both.code, 0) << both.err;
+  EXPECT_EQ(bytes("plot.png").substr(1, 3), "PNG");
+  const Outcome one_file = run({"eval", "--model", path("copy"), "--model", path("copy"), "--data",
+                                path("test.tsv"), "--write", path("both.txt")});
+  EXPECT_EQ(one_file.code, 2);
+  EXPECT_THAT(one_file.err, HasSubstr("--write"));
 }
 
 TEST_F(EvalVerb, ATranslatorKilledAtAnyMomentEndsWithTheSameBits) {
