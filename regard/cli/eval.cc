@@ -169,8 +169,10 @@ void translate_texts(const Eval& options) {
   const std::vector<train::TextPair> texts = options.task.empty()
                                                  ? train::read_parallel_text(options.data, options.swap)
                                                  : train::generate(options.generated, options.texts, 2);
-  lab::Plot plot{"BLEU by the length of the source", "tokens of the source, on average over its group",
-                 "BLEU"};
+  lab::Plot plot;
+  plot.title = "BLEU by the length of the source";
+  plot.x_label = "tokens of the source, mean of each group";
+  plot.y_label = "BLEU";
   for (const std::string& name : options.models) {
     const train::TranslationReport report = evaluate(name, texts, options);
     print(name, report, options);
@@ -179,7 +181,8 @@ void translate_texts(const Eval& options) {
       for (const std::string& translation : report.translations) all += translation + '\n';
       io::write_file_atomically(options.write, all);
     }
-    lab::Curve curve{plain_name(name)};
+    lab::Curve curve;
+    curve.label = plain_name(name);
     for (const auto& bucket : report.by_length) {
       curve.x.push_back(bucket.mean);
       curve.y.push_back(bucket.quality.bleu);
