@@ -18,8 +18,10 @@
 #include "regard/model/pool_heads.h"
 #include "regard/model/weight_file.h"
 #include "regard/text/load.h"
+#include "regard/text/train_vocabulary.h"
 #include "regard/train/byte_tokenizer.h"
 #include "regard/train/decoder_config.h"
+#include "regard/train/generated_task.h"
 #include "regard/train/model_folder.h"
 #include "regard/train/shuffle.h"
 
@@ -28,10 +30,27 @@ namespace {
 
 constexpr int64_t kWatched = 2;  // texts that heads are watched on
 
-std::string tokenizer_json_of(const std::string& name) {
-  if (name == "bytes") return byte_tokenizer_json();
-  const io::MappedFile file = io::MappedFile::open(std::filesystem::path(name) / "tokenizer.json");
+std::string tokenizer_json_of(const TextRecipe& recipe) {
+  if (recipe.generated) {
+    std::vector<std::string> words;
+    for (int64_t item = 0; item < recipe.generated->items; ++item) words.push_back(std::to_string(item));
+    return word_vocabulary(words);
+  }
+  if (recipe.tokenizer == "bytes") return byte_tokenizer_json();
+  const io::MappedFile file =
+      io::MappedFile::open(std::filesystem::path(recipe.tokenizer) / "tokenizer.json");
   return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+}
+
+// A made-up text as word_vocabulary() has it: special tokens first. Its bytes are those of the words and a
+// space each.
+TokenText made_up(const ZipfMarkov& language, int64_t length, uint64_t stream, int64_t* bytes) {
+  TokenText out{.tokens = zipf_markov(language, length, stream), .documents = {}};
+  for (int32_t& token : out.tokens) {
+    if (bytes != nullptr) *bytes += static_cast<int64_t>(std::to_string(token).size()) + 1;
+    token += static_cast<int32_t>(text::kEosId) + 1;
+  }
+  return out;
 }
 
 std::vector<int64_t> counts_of(const std::vector<int32_t>& tokens, size_t vocabulary) {
@@ -56,19 +75,22 @@ LanguageModel::LanguageModel(const Recipe& recipe)
 LanguageModel::LanguageModel(const LanguageModelRecipe& recipe, const TrainRecipe& train)
     : recipe_(recipe),
       train_(train),
-      tokenizer_json_(tokenizer_json_of(recipe.data.tokenizer)),
+      tokenizer_json_(tokenizer_json_of(recipe.data)),
       tokenizer_(text::tokenizer_from_json(tokenizer_json_, "the tokenizer of " + recipe.data.tokenizer)),
       parameters_(recipe.model.initialisation, "model.", train.seed,
                   train.bf16 ? layer::Weight::Products::bf16 : layer::Weight::Products::f32) {
-  TokenText text = tokens_of(recipe.data.train, nullptr);
+  const TextRecipe& data = recipe.data;
+  TokenText text = data.generated ? made_up(*data.generated, data.generated_train, 0, nullptr)
+                                  : tokens_of(data.train, nullptr);
   config_json_ = decoder_config(recipe.model, train, counts_of(text.tokens, tokenizer_->vocabulary_size()));
   auto config = model::read_config(io::parse_json(config_json_, "config.json"), "config.json");
   config.dropout = recipe.model.dropout;
   model_ = model::make_decoder(config, parameters_, model::Naming::hugging_face);
   stream_ = std::make_unique<TokenStream>(std::move(text), train.length, train.batch, train.seed);
-  if (recipe.data.valid.empty()) return;
+  if (data.valid.empty() && data.generated_valid == 0) return;
   int64_t bytes = 0;
-  valid_ = tokens_of(recipe.data.valid, &bytes);
+  valid_ = data.generated ? made_up(*data.generated, data.generated_valid, 1, &bytes)
+                          : tokens_of(data.valid, &bytes);
   const auto tokens = static_cast<int64_t>(valid_.tokens.size());
   if (tokens <= train.length) {
     throw std::invalid_argument("the validation text has " + std::to_string(tokens) +

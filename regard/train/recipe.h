@@ -17,6 +17,7 @@
 #include "regard/train/smoothed_loss.h"
 #include "regard/train/task.h"
 #include "regard/train/translation_score.h"
+#include "regard/train/zipf_markov.h"
 
 namespace regard::train {
 
@@ -26,6 +27,9 @@ struct TextRecipe {
   std::vector<std::filesystem::path> valid;  // none: no validation
   std::string documents;                     // what ends a document of a text, such as "\n\n"; empty: none
   std::string tokenizer = "bytes";  // "bytes" (each byte a token), or a model whose tokenizer is taken
+  // Or a text that is made up instead of files, of so many tokens; item t is the word "t".
+  std::optional<ZipfMarkov> generated;
+  int64_t generated_train = 0, generated_valid = 0;
 };
 
 // A decoder of Llama blocks: RMSNorm, rotary positions, grouped heads, SwiGLU; no biases.

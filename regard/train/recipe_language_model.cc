@@ -10,8 +10,29 @@
 namespace regard::train {
 namespace {
 
+// data.task: a text that is made up.
+void read_task(RecipeTable& table, TextRecipe& out) {
+  const std::string name = table.text("task", "");
+  if (name != "zipf_markov")
+    throw std::invalid_argument(table.place("task") + " is \"" + name +
+                                "\"; known for language models is zipf_markov");
+  ZipfMarkov& language = out.generated.emplace();
+  language.items = table.integer("items", language.items, 2, 1 << 24);
+  language.classes = table.integer("classes", language.classes, 1, 1 << 10);
+  language.successors = table.integer("successors", language.successors, 1, 1 << 10);
+  language.noise = table.number("noise", language.noise, 0, 1);
+  language.seed = static_cast<uint64_t>(table.integer("seed", 1, 0, INT64_MAX));
+  out.generated_train = table.integer("tokens", 1'000'000, 2, 1 << 30);
+  out.generated_valid = table.integer("valid_tokens", 20'000, 0, 1 << 30);
+}
+
 TextRecipe read_data(RecipeTable table, const std::filesystem::path& folder) {
   TextRecipe out;
+  if (table.has("task")) {
+    read_task(table, out);
+    table.finish();
+    return out;
+  }
   out.train = read_paths(table, "train", folder);
   out.valid = read_paths(table, "valid", folder);
   out.documents = table.text("documents", out.documents);

@@ -92,6 +92,38 @@ alarm_after = 0
   int runs_ = 0;
 };
 
+TEST_F(LanguageModelOptions, AMadeUpLanguageIsATextOfItsWords) {
+  io::write_all(folder_ / "zipf.toml", R"(
+[data]
+task = "zipf_markov"
+items = 50
+tokens = 4000
+valid_tokens = 500
+[model]
+layers = 1
+width = 32
+heads = 2
+[train]
+steps = 60
+length = 32
+batch = 4
+rate = 1e-2
+warmup = 5
+)");
+  const Recipe read = read_recipe(folder_ / "zipf.toml");
+  LanguageModel task(read);
+  EXPECT_EQ(task.tokenizer().vocabulary_size(), 54u);
+  EXPECT_EQ(task.tokenizer().encode("7 0 49").ids, (std::vector<int32_t>{11, 4, 53}));
+  Optimizer optimizer(task.parameters(), read.train.optimizer);
+  const double before = task.validate(0)->loss;
+  for (int64_t step = 0; step < read.train.steps; ++step) {
+    optimizer.zero_gradients();
+    task.loss(step).backward();
+    optimizer.step(read.train.schedule.rate);
+  }
+  EXPECT_LT(task.validate(60)->loss, 0.8 * before);
+}
+
 TEST_F(LanguageModelOptions, AMixtureOfExpertsIsSavedAsMixtral) {
   const double loss = trained_loss(recipe({"model.experts=3", "model.experts_chosen=2", "train.steps=30"}));
   EXPECT_LT(loss, 3.5);
