@@ -113,8 +113,8 @@ warmup = 5
   const Recipe read = read_recipe(folder_ / "zipf.toml");
   LanguageModel task(read);
   EXPECT_EQ(task.tokenizer().vocabulary_size(), 54u);
-  EXPECT_EQ(task.tokenizer().encode("7 0 49").ids, (std::vector<int32_t>{11, 4, 53}));
-  Optimizer optimizer(task.parameters(), read.train.optimizer);
+  EXPECT_EQ(task.tokenizer().encode("7 0 49").ids, (std::vector<text::TokenId>{11, 4, 53}));
+  Optimizer optimizer(read.train.optimizer, task.parameters());
   const double before = task.validate(0)->loss;
   for (int64_t step = 0; step < read.train.steps; ++step) {
     optimizer.zero_gradients();
