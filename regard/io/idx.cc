@@ -40,10 +40,7 @@ uint32_t big_endian(ByteReader& reader, std::string_view what) {
   return value;
 }
 
-}  // namespace
-
-Idx parse_idx(std::span<const std::byte> bytes, const std::string& source) {
-  if (is_gzip(bytes)) return parse_idx(gunzip(bytes, source), source);
+Idx parse_plain(std::span<const std::byte> bytes, const std::string& source) {
   ByteReader reader(bytes, source);
   const uint32_t magic = big_endian(reader, "the magic number");
   if (magic >> 16 != 0) reader.refuse("not an IDX file: its first two bytes are not 0");
@@ -66,6 +63,13 @@ Idx parse_idx(std::span<const std::byte> bytes, const std::string& source) {
   std::transform(values.begin(), values.end(), idx.values.begin(),
                  [](std::byte byte) { return std::to_integer<uint8_t>(byte); });
   return idx;
+}
+
+}  // namespace
+
+// Unpacked once: a file may unpack to itself.
+Idx parse_idx(std::span<const std::byte> bytes, const std::string& source, uint64_t limit) {
+  return is_gzip(bytes) ? parse_plain(gunzip(bytes, source, limit), source) : parse_plain(bytes, source);
 }
 
 Idx read_idx(const std::filesystem::path& path) {

@@ -20,8 +20,9 @@ struct Idx {
 };
 
 // Plain or gzip, as the bytes say. Throws Error: not such a file, elements of another type than unsigned
-// bytes, sizes that do not fit the number of bytes.
-Idx parse_idx(std::span<const std::byte> bytes, const std::string& source);
+// bytes, sizes that do not fit the number of bytes, more than `limit` bytes unpacked.
+Idx parse_idx(std::span<const std::byte> bytes, const std::string& source,
+              uint64_t limit = uint64_t{1} << 30);
 Idx read_idx(const std::filesystem::path& path);
 
 // Throws std::invalid_argument where the values do not fit the shape or a size does not fit 32 bits.

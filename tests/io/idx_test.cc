@@ -43,6 +43,12 @@ TEST(Idx, FilesArePlainOrGzip) {
   EXPECT_THROW(read_idx(folder / "absent"), Error);
 }
 
+TEST(Idx, IsUnpackedOnce) {
+  const std::vector<std::byte> twice = gzip(gzip(bytes_of(kTwoByThree)));
+  EXPECT_THAT(refusal(std::string(reinterpret_cast<const char*>(twice.data()), twice.size())),
+              HasSubstr("not an IDX file"));
+}
+
 TEST(Idx, EmptySetsAreSets) {
   const Idx empty{{0, 28, 28}, {}};
   const std::vector<std::byte> bytes = encode_idx(empty);
