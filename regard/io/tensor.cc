@@ -58,20 +58,6 @@ void convert(const std::byte* in, std::span<float> out) {
   convert<T>(in, out, [](T value) { return static_cast<float>(value); });
 }
 
-}  // namespace
-
-std::string_view type_name(Type type) {
-  return facts(type).name;
-}
-int64_t block_elements(Type type) {
-  return facts(type).elements;
-}
-int64_t block_bytes(Type type) {
-  return facts(type).bytes;
-}
-
-namespace {
-
 // The product of all sizes but the zeros, so that the product of any of them fits as well; false when it does
 // not.
 bool multiply_nonzero(std::span<const int64_t> shape, int64_t& product) {
@@ -87,6 +73,16 @@ bool has_zero(std::span<const int64_t> shape) {
 }
 
 }  // namespace
+
+std::string_view type_name(Type type) {
+  return facts(type).name;
+}
+int64_t block_elements(Type type) {
+  return facts(type).elements;
+}
+int64_t block_bytes(Type type) {
+  return facts(type).bytes;
+}
 
 bool count_elements(std::span<const int64_t> shape, int64_t& count) {
   if (!multiply_nonzero(shape, count)) return false;
