@@ -39,7 +39,7 @@ struct QuantizedTiling {
   }
   int64_t shared_bytes() const {
     const int64_t wide = layout.format.bits == 8 ? 2 : 1;
-    return number_bytes() + rows * layout.blocks() * QuantizedLayout::kBlock * wide;
+    return number_bytes() + whole_lines(rows * layout.blocks() * QuantizedLayout::kBlock * wide);
   }
   int64_t worker_bytes() const {
     if (rows == 1) return 0;
@@ -49,7 +49,9 @@ struct QuantizedTiling {
   }
 
  private:
-  int64_t number_bytes() const { return (rows * layout.blocks() * (1 + layout.groups()) * 4 + 63) / 64 * 64; }
+  // Each part begins where a vector of any target may.
+  static int64_t whole_lines(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+  int64_t number_bytes() const { return whole_lines(rows * layout.blocks() * (1 + layout.groups()) * 4); }
 };
 
 }  // namespace regard::kernel
