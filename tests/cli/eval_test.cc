@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -131,11 +132,13 @@ TEST_F(EvalVerb, ATrainedTranslatorIsTestedOnATaskAndOnAFile) {
 
 TEST_F(EvalVerb, ATranslatorKilledAtAnyMomentEndsWithTheSameBits) {
   write_copy_recipe();
+  const auto begin = std::chrono::steady_clock::now();
   ASSERT_EQ(run({"train", path("copy.toml"), "--out", path("whole")}).code, 0);
+  const std::chrono::duration<double> whole = std::chrono::steady_clock::now() - begin;
   std::mt19937 generator(2);
   int kills = 0;
   for (int attempt = 0; attempt < 12; ++attempt) {
-    const double seconds = 0.3 + static_cast<double>(generator() % 1000) / 1000.0;
+    const double seconds = whole.count() * (0.1 + 0.5 * static_cast<double>(generator() % 1000) / 1000.0);
     const Outcome outcome = shell("timeout -s KILL " + std::to_string(seconds) + " \"$REGARD\" train '" +
                                   path("copy.toml") + "' --out '" + path("killed") + "'");
     if (outcome.code == 0) break;  // it was done
