@@ -67,8 +67,10 @@ void run(const Run& options) {
   text::StreamDecoder decoder(*loaded.tokenizer);
   std::string text;
   const auto emit = [&](const std::string& piece) {
-    text += piece;
-    if (options.json) return;
+    if (options.json) {
+      text += piece;
+      return;
+    }
     std::cout << piece;
     flush_output();
   };

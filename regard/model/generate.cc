@@ -11,6 +11,7 @@
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <unordered_set>
 
 namespace regard::model {
 namespace {
@@ -161,11 +162,17 @@ Generation generate(Model& model, std::span<const int64_t> prompt, const Generat
     done += count;
     if (options.on_prompt) options.on_prompt(done, result.prompt_tokens);
   }
-  std::vector<int64_t> seen(prompt.begin(), prompt.end());
+  // What the penalty is about, each token once: a long text costs a step no more than a short one.
+  std::vector<int64_t> seen;
+  std::unordered_set<int64_t> known;
+  const auto see = [&](int64_t id) {
+    if (options.sampling.repetition_penalty != 1.0 && known.insert(id).second) seen.push_back(id);
+  };
+  for (const int64_t id : prompt) see(id);
   while (true) {
     const int64_t id = choose_token(model.logits(last), options.sampling, draw(), seen);
     result.ids.push_back(id);
-    seen.push_back(id);
+    see(id);
     if (result.ids.size() == 1) {
       result.prompt_seconds = seconds_since(start);
       start = std::chrono::steady_clock::now();
