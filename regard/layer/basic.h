@@ -7,6 +7,7 @@
 
 #include "regard/kernel/norm.h"
 #include "regard/layer/context.h"
+#include "regard/layer/options.h"
 #include "regard/layer/weight.h"
 
 // The small parts of a transformer block. All compute in float32 and are modules of libtorch, so that their
@@ -43,9 +44,6 @@ class Norm : public torch::nn::Module {
   at::Tensor weight_;
   at::Tensor bias_;
 };
-
-// gelu is the exact form (erf), gelu_tanh its approximation.
-enum class Activation : uint8_t { gelu, gelu_tanh, silu, relu };
 
 at::Tensor activate(Activation activation, const at::Tensor& x);
 

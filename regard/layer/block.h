@@ -7,12 +7,9 @@
 #include "regard/layer/attention.h"
 #include "regard/layer/basic.h"
 #include "regard/layer/mixture.h"
+#include "regard/layer/options.h"
 
 namespace regard::layer {
-
-// Where a block normalises: pre: x + f(norm(x)) (GPT-2, Llama); post: norm(x + f(x)) (the first Transformer,
-// BERT).
-enum class NormPlace : uint8_t { pre, post };
 
 // Attention over another text, between the two others of a decoder's block (Vaswani et al. 2017, arXiv
 // 1706.03762, section 3.1).

@@ -7,22 +7,10 @@
 
 #include "regard/layer/attention.h"
 #include "regard/layer/basic.h"
+#include "regard/layer/options.h"
 #include "regard/layer/rope.h"
 
 namespace regard::layer {
-
-struct LatentOptions {
-  int64_t width = 1;
-  int64_t heads = 1;
-  int64_t query_rank = 0;  // of the latent that queries come from; 0: straight from the input
-  int64_t rank = 1;        // of the latent that keys and values come from
-  int64_t nope = 1;        // numbers of a head's query and key that know no position
-  int64_t rope = 2;        // numbers that are rotated; one key for all heads
-  int64_t value = 1;
-  double epsilon = 1e-6;  // of the norms of both latents
-  double dropout = 0;     // of the weights of a block's attention, in training
-  RopePairs pairs = RopePairs::neighbours;
-};
 
 // Multi-head latent attention, causal (DeepSeek-V2, arXiv 2405.04434, section 2.1): only the latent of rank
 // numbers and the rotated key of a position are kept. attention::mla() is its decoder over caches of any

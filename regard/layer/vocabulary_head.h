@@ -2,26 +2,17 @@
 
 #include <torch/nn/module.h>
 
-#include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "regard/layer/adaptive_softmax.h"
 #include "regard/layer/hierarchical_softmax.h"
+#include "regard/layer/options.h"
 
 namespace regard::layer {
 
-// A softmax over a vocabulary that does not look at every token for every target.
-struct VocabularyHeadOptions {
-  enum class Kind : uint8_t { adaptive, hierarchical };
-  Kind kind = Kind::adaptive;
-  int64_t width = 1;
-  std::vector<int64_t> counts;   // how often each token occurs in the training text
-  std::vector<int64_t> cutoffs;  // adaptive, see AdaptiveSoftmaxOptions
-};
-
-// AdaptiveSoftmax or HierarchicalSoftmax over token ids: the frequent ones come first in the one and lie near
-// the root of the other, whatever their ids are. Ties go to the lower id.
+// A softmax over a vocabulary that does not look at every token for every target: AdaptiveSoftmax or
+// HierarchicalSoftmax over token ids. The frequent ones come first in the one and lie near the root of the
+// other, whatever their ids are. Ties go to the lower id.
 class VocabularyHead : public torch::nn::Module {
  public:
   explicit VocabularyHead(const VocabularyHeadOptions& options);

@@ -8,11 +8,9 @@
 #include "regard/io/e5_file.h"
 #include "regard/io/gguf.h"
 #include "regard/io/json.h"
-#include "regard/layer/basic.h"
-#include "regard/layer/block.h"
-#include "regard/layer/latent.h"
+#include "regard/kernel/norm.h"
+#include "regard/layer/options.h"
 #include "regard/layer/rope.h"
-#include "regard/layer/vocabulary_head.h"
 #include "regard/model/model.h"
 
 namespace regard::model {

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "regard/layer/latent.h"
+
 namespace regard::model {
 namespace {
 

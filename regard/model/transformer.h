@@ -5,6 +5,7 @@
 
 #include "regard/layer/block.h"
 #include "regard/layer/rope.h"
+#include "regard/layer/vocabulary_head.h"
 #include "regard/model/config.h"
 #include "regard/model/model.h"
 

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "regard/io/json.h"
-#include "regard/layer/basic.h"
-#include "regard/layer/block.h"
+#include "regard/kernel/norm.h"
+#include "regard/layer/options.h"
 
 namespace regard::model {
 
