@@ -46,14 +46,9 @@ struct Eval {
   bool json = false;
 };
 
-std::string read_all(const std::string& path) {
-  const io::MappedFile file = io::MappedFile::open(path);
-  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
-}
-
 std::vector<std::string> lines_of(const std::string& path) {
   std::vector<std::string> out;
-  const std::string text = read_all(path);
+  const std::string text = io::read_text(path);
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());
     out.push_back(text.substr(at, end - at));
@@ -198,7 +193,7 @@ void translate_texts(const Eval& options) {
 
 void read_text(const Eval& options) {
   const model::Loaded loaded = model::load(options.models[0]);
-  const std::string text = read_all(options.data);
+  const std::string text = io::read_text(options.data);
   Progress progress("reading", "tokens");
   const train::TextQuality found =
       train::evaluate(loaded, text, options.length, [&](int64_t done, int64_t all) {

@@ -92,7 +92,7 @@ Json parse_json(std::string_view text, const std::string& source) {
 
 Json read_json(const std::filesystem::path& path) {
   const MappedFile file = MappedFile::open(path);
-  return parse_json({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, file.path());
+  return parse_json(file.text(), file.path());
 }
 
 const Json* find_field(const Json& object, std::string_view field, std::string_view source) {

@@ -76,4 +76,8 @@ void MappedFile::release(std::span<const std::byte> part) const {
   if (first < last) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
 }
 
+std::string read_text(const std::filesystem::path& path) {
+  return std::string(MappedFile::open(path).text());
+}
+
 }  // namespace regard::io

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace regard::io {
 
@@ -22,6 +23,7 @@ class MappedFile {
   ~MappedFile();
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
+  std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
   const std::string& path() const { return path_; }
 
   // Hints to the kernel; they never fail. Both take a part of bytes().
@@ -37,5 +39,8 @@ class MappedFile {
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
 };
+
+// A copy of a whole file. Throws like MappedFile::open().
+std::string read_text(const std::filesystem::path& path);
 
 }  // namespace regard::io

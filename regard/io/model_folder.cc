@@ -163,8 +163,7 @@ std::optional<fs::path> find_in_hf_cache(std::string_view org_and_name) {
   std::error_code error;
   const fs::path reference = model / "refs" / "main";
   if (!fs::is_regular_file(reference, error)) return std::nullopt;
-  const MappedFile file = MappedFile::open(reference);
-  std::string revision(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  std::string revision = read_text(reference);
   while (!revision.empty() && (revision.back() == '\n' || revision.back() == '\r')) revision.pop_back();
   if (!is_plain_name(revision)) fail(reference.string(), "does not hold the name of a revision");
   fs::path snapshot = model / "snapshots" / revision;

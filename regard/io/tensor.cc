@@ -121,10 +121,14 @@ int64_t Tensor::row_bytes() const {
   return row_elements() / block_elements(type) * block_bytes(type);
 }
 
-std::string Tensor::shape_text() const {
+std::string shape_text(std::span<const int64_t> shape) {
   std::string text = "[";
   for (size_t i = 0; i < shape.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
   return text + "]";
+}
+
+std::string Tensor::shape_text() const {
+  return io::shape_text(shape);
 }
 
 void dequantize(const Tensor& tensor, int64_t row_begin, int64_t row_end, std::span<float> out) {

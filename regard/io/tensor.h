@@ -56,8 +56,10 @@ struct Tensor {
   int64_t rows() const;          // product of all sizes but the last; 1 for a vector or scalar
   int64_t row_elements() const;  // the last size; 1 for a scalar
   int64_t row_bytes() const;
-  std::string shape_text() const;  // "[384, 1536]"
+  std::string shape_text() const;
 };
+
+std::string shape_text(std::span<const int64_t> shape);  // "[384, 1536]"
 
 // Multiplies the sizes; false where one is negative or the product of those that are not 0 does not fit in
 // int64_t.

@@ -21,12 +21,6 @@ int64_t total_bytes(const std::vector<io::Tensor>& tensors) {
   return total;
 }
 
-std::string shape_text(const std::vector<int64_t>& shape) {
-  std::string text = "[";
-  for (size_t i = 0; i < shape.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(shape[i]);
-  return text + "]";
-}
-
 bool aligned(const io::Tensor& tensor) {
   return reinterpret_cast<uintptr_t>(tensor.bytes.data()) % alignof(float) == 0;
 }
@@ -88,11 +82,11 @@ WeightFile::WeightFile(std::shared_ptr<const io::E5File> file, Precision precisi
 const io::Tensor& WeightFile::require(const std::string& name, const std::vector<int64_t>& shape) const {
   const io::Tensor* tensor = find_(name);
   if (tensor == nullptr) {
-    io::fail(source_, "the tensor " + name + " is missing; its shape would be " + shape_text(shape));
+    io::fail(source_, "the tensor " + name + " is missing; its shape would be " + io::shape_text(shape));
   }
   if (tensor->shape != shape) {
     io::fail(source_, "the tensor " + name + " has the shape " + tensor->shape_text() + "; expected " +
-                          shape_text(shape));
+                          io::shape_text(shape));
   }
   if (!io::is_float(tensor->type) && !io::is_quantized(tensor->type)) {
     io::fail(source_, "the tensor " + name + " is of the type " + std::string(io::type_name(tensor->type)) +

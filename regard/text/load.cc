@@ -11,12 +11,6 @@
 namespace regard::text {
 namespace {
 
-std::string read_text(const std::filesystem::path& path) {
-  const io::MappedFile file = io::MappedFile::open(path);
-  const auto bytes = file.bytes();
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 std::unique_ptr<Tokenizer> from_json(const io::Json& root, const io::Json& config,
                                      const std::string& source) {
   const JsonSource json{root, config, source};
@@ -43,14 +37,14 @@ std::unique_ptr<Tokenizer> load_tokenizer(const io::ModelFolder& folder) {
     // Newer folders keep the template in a file of its own, which then counts.
     if (const auto jinja = folder.file("chat_template.jinja")) {
       if (!config.is_object()) config = io::Json::object();
-      config["chat_template"] = read_text(*jinja);
+      config["chat_template"] = io::read_text(*jinja);
     }
     return from_json(io::read_json(*path), config, path->string());
   }
   if (const auto path = folder.file("vocab.txt")) {
     const bool lowercase =
         config.is_object() ? io::bool_or(config, "do_lower_case", true, "tokenizer_config.json") : true;
-    return tokenizer_from_vocab_txt(read_text(*path), path->string(), lowercase);
+    return tokenizer_from_vocab_txt(io::read_text(*path), path->string(), lowercase);
   }
   io::fail(folder.path().string(), "holds neither tokenizer.json nor vocab.txt");
 }

@@ -59,12 +59,6 @@ void create_folder(const fs::path& folder) {
   if (error) io::fail_errno(folder.string(), "cannot be created", error.value());
 }
 
-std::string contents(const fs::path& path) {
-  const io::MappedFile file = io::MappedFile::open(path);
-  const auto bytes = file.bytes();
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 // Files of a folder that are written one by one.
 class Writer {
  public:
@@ -101,7 +95,7 @@ std::vector<fs::path> get_digits(const fs::path& folder, const io::OnProgress& p
 
 std::vector<fs::path> prepare_pairs(const ParallelSet& set, const fs::path& from, const fs::path& folder,
                                     uint64_t seed) {
-  std::string text = contents(from);
+  std::string text = io::read_text(from);
   if (set.chinese) text = simplified(text);
   const PairSplit split = split_pairs(read_pairs(text, from.string(), set.options), set.sources, seed);
   Writer writer(folder);
@@ -112,7 +106,7 @@ std::vector<fs::path> prepare_pairs(const ParallelSet& set, const fs::path& from
 }
 
 std::vector<fs::path> prepare_book(const BookSet& set, const fs::path& from, const fs::path& folder) {
-  const std::string text = clean_book(contents(from), set.book, from.string());
+  const std::string text = clean_book(io::read_text(from), set.book, from.string());
   const std::string name(set.name);
   Writer writer(folder);
   if (set.split == Split::none) {

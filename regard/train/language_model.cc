@@ -37,9 +37,7 @@ std::string tokenizer_json_of(const TextRecipe& recipe) {
     return word_vocabulary(words);
   }
   if (recipe.tokenizer == "bytes") return byte_tokenizer_json();
-  const io::MappedFile file =
-      io::MappedFile::open(std::filesystem::path(recipe.tokenizer) / "tokenizer.json");
-  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+  return io::read_text(std::filesystem::path(recipe.tokenizer) / "tokenizer.json");
 }
 
 // A made-up text as word_vocabulary() has it: special tokens first. Its bytes are those of the words and a
@@ -106,7 +104,7 @@ TokenText LanguageModel::tokens_of(const std::vector<std::filesystem::path>& pat
   int32_t document = 0;
   for (const std::filesystem::path& path : paths) {
     const io::MappedFile file = io::MappedFile::open(path);
-    const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+    const std::string_view text = file.text();
     if (bytes != nullptr) *bytes += static_cast<int64_t>(text.size());
     for (size_t begin = 0; begin < text.size();) {
       // A separator ends the document before it.

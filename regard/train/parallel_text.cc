@@ -73,10 +73,7 @@ std::vector<TextPair> parse_parallel_text(std::string_view text, const std::stri
 }
 
 std::vector<TextPair> read_parallel_text(const std::filesystem::path& path, bool swapped) {
-  const io::MappedFile file = io::MappedFile::open(path);
-  const auto bytes = file.bytes();
-  return parse_parallel_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path.string(),
-                             swapped);
+  return parse_parallel_text(io::MappedFile::open(path).text(), path.string(), swapped);
 }
 
 std::vector<int32_t> source_ids(const text::Tokenizer& tokenizer, std::string_view text) {

@@ -54,9 +54,7 @@ toml::table parse_setting(const std::string& setting) {
 }  // namespace
 
 Recipe read_recipe(const std::filesystem::path& path, const std::vector<std::string>& settings) {
-  const io::MappedFile file = io::MappedFile::open(path);
-  const auto bytes = file.bytes();
-  toml::table table = parse({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path.string());
+  toml::table table = parse(io::MappedFile::open(path).text(), path.string());
   for (const std::string& setting : settings) merge(table, parse_setting(setting));
 
   Recipe out;

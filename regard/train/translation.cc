@@ -30,11 +30,6 @@ constexpr uint64_t kDropoutStream = uint64_t{1} << 62;
 constexpr uint64_t kTrainTexts = 0;
 constexpr uint64_t kValidTexts = 1;
 
-std::string read_all(const std::filesystem::path& path) {
-  const io::MappedFile file = io::MappedFile::open(path);
-  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
-}
-
 std::vector<TextPair> read_files(const std::vector<std::filesystem::path>& paths, bool swap) {
   std::vector<TextPair> out;
   for (const std::filesystem::path& path : paths) {
@@ -48,7 +43,7 @@ std::vector<TextPair> read_files(const std::vector<std::filesystem::path>& paths
 std::string learned_vocabulary(const std::vector<TextPair>& texts, const text::VocabularyOptions& options,
                                const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "tokenizer.json";
-  if (newest_checkpoint(folder) && std::filesystem::exists(path)) return read_all(path);
+  if (newest_checkpoint(folder) && std::filesystem::exists(path)) return io::read_text(path);
   std::vector<std::string> sentences;
   for (const TextPair& pair : texts) {
     sentences.push_back(pair.source);
@@ -99,7 +94,7 @@ TranslationTexts read_texts(const ParallelRecipe& recipe, const std::filesystem:
   if (out.train.empty()) throw std::invalid_argument("data.train holds no pair of texts");
   out.tokenizer_json = recipe.tokenizer.empty()
                            ? learned_vocabulary(out.train, recipe.vocabulary, folder)
-                           : read_all(std::filesystem::path(recipe.tokenizer) / "tokenizer.json");
+                           : io::read_text(std::filesystem::path(recipe.tokenizer) / "tokenizer.json");
   return out;
 }
 
