@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "regard/kernel/parallel.h"
+
 namespace regard::kernel {
 
 // Which weights dropout keeps: a pure function of (seed, offset, batch, query head, i, j), so forward and
@@ -24,5 +26,11 @@ struct Dropout {
 // Bit c: pair (row, key + c) is kept; columns <= 64, the bits beyond are 0. The plain twin of what kernels
 // do.
 uint64_t kept(const Dropout& dropout, int64_t batch, int64_t head, int64_t row, int64_t key, int64_t columns);
+
+// Dropout of an array: y[i] = x[i] scale() where number i is kept, else 0, also where x[i] is no number.
+// Number i stands in row i / 2^32, column i % 2^32 of batch entry and head 0. y may be x. The bits are the
+// same for any number of threads; doubles take the plain way.
+void drop_elements(const Dropout& dropout, const float* x, int64_t count, float* y, Parallel& parallel);
+void drop_elements(const Dropout& dropout, const double* x, int64_t count, double* y, Parallel& parallel);
 
 }  // namespace regard::kernel

@@ -48,11 +48,6 @@ struct SplitLse {
   }
 };
 
-// The lanes whose bit is set.
-HWY_INLINE hn::Mask<D> visible(D d, uint64_t bits) {
-  return hn::LoadMaskBits(d, reinterpret_cast<const uint8_t*>(&bits));
-}
-
 // Bit c of words[r]: row + r sees key + c. live: the columns of the tile that take part; rows past `count`
 // see nothing.
 HWY_INLINE void visible_words(const Forward& p, int64_t batch, int64_t head, int64_t row, int64_t count,

@@ -129,6 +129,11 @@ HWY_INLINE Vec tanh(D d, Vec x) {
   return hn::IfThenElse(is_large, hn::CopySign(large, x), small);
 }
 
+// The lanes whose bit is set.
+HWY_INLINE hn::Mask<D> visible(D d, uint64_t bits) {
+  return hn::LoadMaskBits(d, reinterpret_cast<const uint8_t*>(&bits));
+}
+
 HWY_INLINE float sum_of_lanes(D d, Vec v) {
   return hn::GetLane(hn::SumOfLanes(d, v));
 }
