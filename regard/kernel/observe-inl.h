@@ -17,6 +17,11 @@
 HWY_BEFORE_NAMESPACE();
 namespace regard::kernel::HWY_NAMESPACE {
 
+// Maxima that a row keeps of a block, each of logits of its own: two vectors bound the eighth best of a row
+// almost as well as it can be known beforehand.
+constexpr int64_t kPeakVecs = 2;
+constexpr int64_t kPeaks = kPeakVecs * kLanes;
+
 // Per row of a strip.
 struct ObserveScratch {
   float* entropy;         // [rows][kLanes] sum of weight * (logit - maximum), unnormalised
@@ -26,6 +31,7 @@ struct ObserveScratch {
   float* threshold;       // [rows] logits at or below it are not among the best
   int64_t* counts;        // [rows] candidates so far
   Candidate* candidates;  // [rows][capacity]
+  int32_t* hits;          // [panels of a block] of one row: those with a candidate
   float* columns;         // [Lk] of the segment; nullptr: not wanted
 
   ObserveScratch(const PrefillLayout& layout, std::byte* at) {
@@ -37,6 +43,7 @@ struct ObserveScratch {
     threshold = carve.take<float>(layout.row_floats);
     counts = carve.take<int64_t>(layout.row_floats);
     candidates = carve.take<Candidate>(layout.strip_rows * layout.candidates);
+    hits = carve.take<int32_t>(layout.hit_bytes / static_cast<int64_t>(sizeof(int32_t)));
     columns = nullptr;
   }
 };
@@ -65,38 +72,77 @@ HWY_INLINE void begin_observing(const ObserveScratch& o, int64_t rows) {
   }
 }
 
-// Collects the candidates of a block from its raw logits. maxima: [rows][kLanes] of this block.
-inline HWY_NOINLINE void collect_top(const Observation& observe, const StripScores& scores, int64_t rows,
-                                     int64_t block, PanelRange range, const float* maxima,
-                                     const ObserveScratch& o) {
+// The k-th largest of a row's kPeaks maxima: the smallest of those that fewer than k exceed.
+HWY_INLINE float kth_peak(const float* HWY_RESTRICT peaks, int64_t k) {
   const D d;
+  const Vec enough = hn::Set(d, static_cast<float>(k));
+  Vec lowest = hn::Set(d, HUGE_VALF);
+  for (int64_t n = 0; n < kPeaks; n += kLanes) {
+    const Vec mine = hn::Load(d, peaks + n);
+    Vec larger = hn::Zero(d);
+    for (int64_t i = 0; i < kPeaks; ++i)
+      larger = hn::Add(larger, hn::IfThenElseZero(hn::Gt(hn::Set(d, peaks[i]), mine), hn::Set(d, 1.0F)));
+    lowest = hn::Min(lowest, hn::IfThenElse(hn::Lt(larger, enough), mine, lowest));
+  }
+  return hn::GetLane(hn::MinOfLanes(d, lowest));
+}
+
+// Bit n: element n of a row's panel is above the threshold.
+HWY_INLINE uint64_t bits_above(const float* HWY_RESTRICT logits, float threshold) {
+  const D d;
+  uint64_t bits = 0;
+  for (int64_t n = 0; n < kCols; n += kLanes) {
+    uint64_t above = 0;
+    hn::StoreMaskBits(d, hn::Gt(hn::Load(d, logits + n), hn::Set(d, threshold)),
+                      reinterpret_cast<uint8_t*>(&above));
+    bits |= above << n;
+  }
+  return bits;
+}
+
+// The panels where a row has a logit above the threshold, without a branch that a processor has to guess.
+HWY_INLINE int64_t find_hits(const StripScores& scores, int64_t r, PanelRange range, float threshold,
+                             int32_t* HWY_RESTRICT hits) {
+  const D d;
+  const Vec bound = hn::Set(d, threshold);
+  int64_t count = 0;
+  for (int64_t panel = range.begin; panel < range.end; ++panel) {
+    if (!scores.is_live(r, panel)) continue;
+    const float* logits = scores.row(r, panel);
+    auto above = hn::Gt(hn::Load(d, logits), bound);
+    for (int64_t n = kLanes; n < kCols; n += kLanes)
+      above = hn::Or(above, hn::Gt(hn::Load(d, logits + n), bound));
+    hits[count] = static_cast<int32_t>(panel);
+    count += hn::AllFalse(d, above) ? 0 : 1;
+  }
+  return count;
+}
+
+// Collects the candidates of a block from its raw logits. peaks: [rows][kPeaks] of this block.
+inline HWY_NOINLINE void collect_top(const Observation& observe, const StripScores& scores, int64_t rows,
+                                     int64_t block, PanelRange range, const float* peaks,
+                                     const ObserveScratch& o) {
   const int64_t k = observe.top_keys.size[3];
   const int64_t capacity = candidate_capacity(k);
-  HWY_ALIGN float lanes[kLanes];
   for (int64_t r = 0; r < rows; ++r) {
     float threshold = o.threshold[r];
-    // Each lane's maximum is a logit of its own: the k-th largest of them is a lower bound for the k-th best.
-    if (k <= kLanes) {
-      hn::Store(hn::Load(d, maxima + r * kLanes), d, lanes);
-      std::nth_element(lanes, lanes + (k - 1), lanes + kLanes, [](float a, float b) { return a > b; });
-      const float bound = std::nextafter(lanes[k - 1], -HUGE_VALF);
-      if (bound > threshold) threshold = bound;
+    // Each peak is a logit of its own: the k-th largest of them is a lower bound for the k-th best.
+    if (k <= kPeaks) {
+      const float peak = kth_peak(peaks + r * kPeaks, k);
+      const float below = peak - HWY_MAX(std::abs(peak) * 0x1p-22F, 0x1p-126F);
+      if (below > threshold) threshold = below;
     }
     Candidate* candidates = o.candidates + r * capacity;
     int64_t count = o.counts[r];
-    for (int64_t panel = range.begin; panel < range.end; ++panel) {
-      if (!scores.is_live(r, panel)) continue;
+    const int64_t hits = find_hits(scores, r, range, threshold, o.hits);
+    for (int64_t h = 0; h < hits; ++h) {
+      const int64_t panel = o.hits[h];
       const float* logits = scores.row(r, panel);
-      for (int64_t n = 0; n < kCols; n += kLanes) {
-        uint64_t above = 0;
-        hn::StoreMaskBits(d, hn::Gt(hn::Load(d, logits + n), hn::Set(d, threshold)),
-                          reinterpret_cast<uint8_t*>(&above));
-        for (; HWY_UNLIKELY(above != 0); above &= above - 1) {
-          const int64_t c = n + __builtin_ctzll(above);
-          if (!(logits[c] > threshold)) continue;  // it may have risen
-          candidates[count++] = {logits[c], block + panel * kCols + c};
-          if (count == capacity) threshold = keep_best(candidates, count, k);
-        }
+      for (uint64_t above = bits_above(logits, threshold); above != 0; above &= above - 1) {
+        const int64_t c = __builtin_ctzll(above);
+        if (!(logits[c] > threshold)) continue;  // it may have risen
+        candidates[count++] = {logits[c], block + panel * kCols + c};
+        if (count == capacity) threshold = keep_best(candidates, count, k);
       }
     }
     o.counts[r] = count;
@@ -104,17 +150,24 @@ inline HWY_NOINLINE void collect_top(const Observation& observe, const StripScor
   }
 }
 
-inline void write_top(const Observation& observe, const Rows& rows, double lse, int64_t r,
-                      const ObserveScratch& o) {
+// maximum, factor: what turns a logit into its weight, as for all weights of the row.
+inline HWY_NOINLINE void write_top(const Observation& observe, const Rows& rows, float maximum, float factor,
+                                   int64_t r, const ObserveScratch& o) {
+  const D d;
   const int64_t k = observe.top_keys.size[3];
   const int64_t row = rows.begin + r;
   Candidate* candidates = o.candidates + r * candidate_capacity(k);
   const int64_t found = sort_best(candidates, o.counts[r], k);
+  HWY_ALIGN float weights[kLanes];
   for (int64_t n = 0; n < k; ++n) {
-    const bool there = n < found;
-    observe.top_keys(rows.batch, rows.head, row, n) = there ? candidates[n].key : -1;
-    observe.top_weights(rows.batch, rows.head, row, n) =
-        there ? static_cast<float>(std::exp(static_cast<double>(candidates[n].logit) * kLn2 - lse)) : 0.0F;
+    const int64_t lane = n % kLanes;
+    if (lane == 0) {
+      for (int64_t i = 0; i < kLanes; ++i)
+        weights[i] = n + i < found ? candidates[n + i].logit - maximum : -HUGE_VALF;
+      hn::Store(hn::Mul(exp2(d, hn::Load(d, weights)), hn::Set(d, factor)), d, weights);
+    }
+    observe.top_keys(rows.batch, rows.head, row, n) = n < found ? candidates[n].key : -1;
+    observe.top_weights(rows.batch, rows.head, row, n) = n < found ? weights[lane] : 0.0F;
   }
 }
 
@@ -212,10 +265,8 @@ HWY_INLINE void close_observed_row(const Forward& p, const Rows& rows, int64_t r
   const Observation& observe = p.observe;
   const int64_t row = rows.begin + r;
   o.share[r] = factor;
-  const double top = static_cast<double>(maximum) * kLn2;
-  // Of the keys and the sink: factor = exp(top - lse).
-  const double lse = factor == 0.0F ? -HUGE_VAL : top - std::log(static_cast<double>(factor));
-  if (observe.row_max) observe.row_max(rows.batch, rows.head, row, 0) = static_cast<float>(top);
+  if (observe.row_max)
+    observe.row_max(rows.batch, rows.head, row, 0) = static_cast<float>(static_cast<double>(maximum) * kLn2);
   if (observe.entropy) {
     const double weighted = sum_of_lanes(d, hn::Load(d, o.entropy + r * kLanes));
     const double entropy =
@@ -228,7 +279,7 @@ HWY_INLINE void close_observed_row(const Forward& p, const Rows& rows, int64_t r
   if (observe.distance)
     observe.distance(rows.batch, rows.head, row, 0) =
         factor == 0.0F ? 0.0F : factor * sum_of_lanes(d, hn::Load(d, o.distance + r * kLanes));
-  if (observe.wants_top()) write_top(observe, rows, lse, r, o);
+  if (observe.wants_top()) write_top(observe, rows, maximum, factor, r, o);
 }
 
 }  // namespace regard::kernel::HWY_NAMESPACE

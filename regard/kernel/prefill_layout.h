@@ -38,6 +38,7 @@ struct PrefillLayout {
   int64_t query_floats, score_floats, out_floats, row_floats, staging_floats,
       live_bytes;         // scratch of a worker: scores, live and one row's maximum for each kept block
   int64_t candidates;     // a row, for the best keys
+  int64_t hit_bytes;      // of a block's panels, likewise
   int64_t segment_rows;   // rows of a head whose column sums are taken together, by one task
   int64_t segments;       // of a head; 0: rows may be shared out freely
   int64_t column_floats;  // partial column sums of all segments
@@ -65,6 +66,7 @@ struct PrefillLayout {
     staging_floats = kMaxCols * round_up(dk, 16);
     live_bytes = round_up(strip_rows / 6 * block_keys / 16 * 4, 64);
     candidates = p.observe.wants_top() ? candidate_capacity(p.observe.top_keys.size[3]) : 0;
+    hit_bytes = p.observe.wants_top() ? round_up(block_keys / 16 * 4, 64) : 0;
     // What several rows add to is one task's: the sums then have an order.
     segments = 0;
     segment_rows = p.q.size[2];
@@ -77,15 +79,16 @@ struct PrefillLayout {
       segments = (p.q.size[2] + segment_rows - 1) / segment_rows;
     }
     column_floats = p.observe.column_sums ? p.q.size[0] * p.q.size[1] * segments * keys : 0;
-    observe_bytes =
-        p.observe.any() ? row_floats * (5 * 4 + 8) + round_up(strip_rows * candidates, 4) * 16 : 0;
+    observe_bytes = p.observe.any()
+                        ? row_floats * (5 * 4 + 8) + round_up(strip_rows * candidates, 4) * 16 + hit_bytes
+                        : 0;
   }
 
   static constexpr int64_t kRangeBytes = 64;  // of a block's range of panels
 
   size_t head_bytes() const { return static_cast<size_t>((key_floats + value_floats) * 4 + flag_words * 8); }
   size_t worker_bytes() const {
-    return static_cast<size_t>((query_floats + out_floats + 3 * row_floats + staging_floats) * 4 +
+    return static_cast<size_t>((query_floats + out_floats + 4 * row_floats + staging_floats) * 4 +
                                kept_blocks * (score_floats * 4 + row_floats * 4 + live_bytes + kRangeBytes) +
                                observe_bytes);
   }

@@ -39,7 +39,7 @@ struct StripScratch {
   float* q;        // [tiles][Dk / kCols][kRows][kCols], scaled
   float* scores;   // [tiles][panels of a block][kRows][kCols]; weights after the exponential, of one block
   float* out;      // [tiles][Dv / kCols][kRows][kCols], not yet divided by the sum
-  float* maxima;   // [tiles][kRows][kLanes] running maximum of the block
+  float* peaks;    // [tiles][kRows][kPeaks] running maxima of the block
   float* sums;     // [tiles][kRows][kLanes] running sum of weights
   float* row_max;  // [tiles][kRows]
   float* staging;
@@ -55,7 +55,7 @@ struct StripScratch {
     q = carve.take<float>(layout.query_floats);
     scores = carve.take<float>(layout.kept_blocks * layout.score_floats);
     out = carve.take<float>(layout.out_floats);
-    maxima = carve.take<float>(layout.row_floats);
+    peaks = carve.take<float>(kPeakVecs * layout.row_floats);
     sums = carve.take<float>(layout.row_floats);
     row_max = carve.take<float>(layout.row_floats);
     staging = carve.take<float>(layout.staging_floats);
@@ -131,7 +131,18 @@ struct DotScores {
   }
 };
 
-// Logits (in units of log2) of the live tiles and the running maximum of each row.
+// A row's peaks and its columns of a tile.
+HWY_INLINE void raise_peaks(D d, const Vec (&x)[kVecs], float* HWY_RESTRICT peaks) {
+#pragma GCC unroll 2
+  for (int64_t i = 0; i < kPeakVecs; ++i) {
+    Vec peak = hn::Load(d, peaks + i * kLanes);
+#pragma GCC unroll 4
+    for (int64_t n = i; n < kVecs; n += kPeakVecs) peak = hn::Max(peak, x[n]);
+    hn::Store(peak, d, peaks + i * kLanes);
+  }
+}
+
+// Logits (in units of log2) of the live tiles and the running maxima of each row.
 template <class Scores>
 HWY_INLINE void score_panels(const Scores& scores, const LogitRule& rule, const Rows& rows, const Forward& p,
                              const Panels& panels, int64_t block, PanelRange range, const StripScratch& s) {
@@ -144,19 +155,14 @@ HWY_INLINE void score_panels(const Scores& scores, const LogitRule& rule, const 
       const LiveTile live = s.live[t * s.live_stride + panel];
       if (live.begin == live.end) continue;
       float* tile = s.scores + t * s.score_stride + panel * kTile;
-      float* maxima = s.maxima + t * kRows * kLanes;
+      float* peaks = s.peaks + t * kRows * kPeaks;
       const float* q = s.q + t * s.q_stride;
       Accumulators acc;
       const bool done = scores.multiply(rows, q, keys, acc);
       if (rule.plain && live.full && live.end - live.begin == kCols && done) {
         store(d, acc, tile);
 #pragma GCC unroll 16
-        for (int64_t r = 0; r < kRows; ++r) {
-          Vec m = hn::Load(d, maxima + r * kLanes);
-#pragma GCC unroll 4
-          for (int64_t n = 0; n < kVecs; ++n) m = hn::Max(m, acc.v[r][n]);
-          hn::Store(m, d, maxima + r * kLanes);
-        }
+        for (int64_t r = 0; r < kRows; ++r) raise_peaks(d, acc.v[r], peaks + r * kPeaks);
       } else {
         store(d, acc, tile);
         if (!done) scores.finish(rows, q, keys, tile);
@@ -165,22 +171,26 @@ HWY_INLINE void score_panels(const Scores& scores, const LogitRule& rule, const 
         visible_words(p, rows.batch, rows.head, rows.begin + row, count, key, live, words);
         finish_logits(rule, p, rows.batch, rows.head, rows.begin + row, count, key, words, tile);
         for (int64_t r = 0; r < kRows; ++r) {
-          Vec m = hn::Load(d, maxima + r * kLanes);
-          for (int64_t n = 0; n < kVecs; ++n) m = hn::Max(m, hn::Load(d, tile + r * kCols + n * kLanes));
-          hn::Store(m, d, maxima + r * kLanes);
+          Vec x[kVecs];
+#pragma GCC unroll 4
+          for (int64_t n = 0; n < kVecs; ++n) x[n] = hn::Load(d, tile + r * kCols + n * kLanes);
+          raise_peaks(d, x, peaks + r * kPeaks);
         }
       }
     }
   }
 }
 
-// Folds the block's maxima into the rows' and rescales what earlier blocks left.
+// Folds the block's peaks into the rows' maxima and rescales what earlier blocks left.
 HWY_INLINE void raise_maxima(int64_t tiles, int64_t out_features, const StripScratch& s,
                              const ObserveScratch* observed) {
   const D d;
   for (int64_t i = 0; i < tiles * kRows; ++i) {
     const float before = s.row_max[i];
-    const float now = max_of_lanes(d, hn::Load(d, s.maxima + i * kLanes));
+    Vec peak = hn::Load(d, s.peaks + i * kPeaks);
+    for (int64_t n = kLanes; n < kPeaks; n += kLanes)
+      peak = hn::Max(peak, hn::Load(d, s.peaks + i * kPeaks + n));
+    const float now = max_of_lanes(d, peak);
     const float after = now > before ? now : before;
     if (after == before) continue;
     s.row_max[i] = after;
@@ -416,10 +426,10 @@ void run_strip(const Scores& scores, const Forward& p, const LogitRule& rule, co
     const StripScratch s = all.of_block(layout, block);
     const PanelRange range = *s.range = find_live(rows, p, block, end, s);
     if (range.begin >= range.end) continue;
-    for (int64_t i = 0; i < tiles * kRows * kLanes; ++i) s.maxima[i] = -HUGE_VALF;
+    for (int64_t i = 0; i < tiles * kRows * kPeaks; ++i) s.peaks[i] = -HUGE_VALF;
     score_panels(scores, rule, rows, p, panels, block, range, s);
     if (p.observe.wants_top())
-      collect_top(p.observe, scores_of(s), rows.count, block, range, s.maxima, *observed);
+      collect_top(p.observe, scores_of(s), rows.count, block, range, s.peaks, *observed);
     raise_maxima(tiles, out_features, s, observed);
     if (layout.kept_blocks > 1)
       for (int64_t i = 0; i < tiles * kRows; ++i) s.block_max[i] = s.row_max[i];

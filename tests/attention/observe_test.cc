@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
+#include <random>
 
 #include "regard/attention/attention.h"
 #include "regard/attention/reference.h"
 #include "tests/attention/problem.h"
+#include "tests/attention/target_test.h"
 #include "tests/support/compare.h"
 
 namespace regard::attention {
@@ -236,6 +239,54 @@ TEST(Observe, OfManyKeysEqualsStatisticsOfTheMaterialisedWeights) {
     }
   }
 }
+
+class ObserveOnTarget : public testing::EachTarget {};
+
+// Logits with ties, in orders that are hard on whoever bounds the best beforehand: all equal, rising,
+// falling, the large ones of one lane, hardly two alike.
+TEST_P(ObserveOnTarget, BestKeysAreThoseOfASortWhateverTheOrderOfTheLogits) {
+  std::mt19937_64 random(3);
+  const std::vector<std::function<int64_t(int64_t)>> orders = {
+      [](int64_t) { return 5; },
+      [](int64_t j) { return j; },
+      [](int64_t j) { return -j; },
+      [](int64_t j) { return j % 16 == 3 ? 1000 + j % 7 : j % 5; },
+      [&](int64_t) { return static_cast<int64_t>(random() % 9); },
+      [&](int64_t) { return static_cast<int64_t>(random() % 100'000); }};
+  for (const int64_t keys : {1, 15, 16, 17, 100, 700, 5000})
+    for (const int64_t k : {1, 2, 8, 9, 16, 17, 40})
+      for (size_t order = 0; order < orders.size(); ++order) {
+        if (k > keys) continue;
+        SCOPED_TRACE(std::to_string(keys) + " keys, " + std::to_string(k) + ", order " +
+                     std::to_string(order));
+        Problem problem({.Lq = 13, .Lk = keys, .Dk = 1, .Dv = 1}, 2);
+        problem.spec.mask = Mask::causal(Align::bottom_right);
+        problem.spec.scale = 1;
+        problem.q.fill(1);
+        std::vector<float> logits;
+        for (int64_t j = 0; j < keys; ++j) {
+          logits.push_back(static_cast<float>(orders[order](j)) / 4096);
+          problem.k.set(0, 0, j, 0, logits.back());
+        }
+        const Operands operands = problem.operands();
+        const Observation seen = observe({.top_k = k, .rows = {0, 12}}, problem.spec, operands);
+        for (const int64_t row : {0, 12}) {
+          const int64_t visible = std::max<int64_t>(keys - 12 + row, 0);
+          std::vector<int64_t> best(static_cast<size_t>(visible));
+          std::iota(best.begin(), best.end(), 0);
+          std::stable_sort(best.begin(), best.end(),
+                           [&](int64_t a, int64_t b) { return logits[a] > logits[b]; });
+          best.resize(static_cast<size_t>(k), -1);
+          for (int64_t n = 0; n < k; ++n) {
+            ASSERT_EQ(seen.top_keys[row * k + n], best[n]) << n << " of row " << row;
+            const float weight = best[n] < 0 ? 0.0F : seen.row_weights[row / 12 * keys + best[n]];
+            ASSERT_NEAR(seen.top_weights[row * k + n], weight, 1e-6 * weight) << n << " of row " << row;
+          }
+        }
+      }
+}
+
+INSTANTIATE_TEST_SUITE_P(Targets, ObserveOnTarget, ::testing::ValuesIn(kernel::runnable_targets()));
 
 TEST(Observe, TheNaNOfARowStaysOutOfTheKeysThatItDoesNotSee) {
   Problem problem({.Lq = 30, .Lk = 30, .Dk = 4, .Dv = 2}, 9);
