@@ -84,8 +84,9 @@ HWY_INLINE void store_gradient(const AnyView& to, int64_t batch, int64_t head, i
   store_rows(to, batch, head, begin, count, from, ld, nullptr);
 }
 
-// A causal chunk. before: the state before it, after: behind it; grad: the gradient of the state behind it
-// (nullptr: 0). to: what the chunk adds to the gradient of the state before it; nullptr: not wanted.
+// A causal chunk; by the delta rule, s.keys.error is known. before: the state before it, after: behind it;
+// grad: the gradient of the state behind it (nullptr: 0). to: what the chunk adds to the gradient of the
+// state before it; nullptr: not wanted.
 inline HWY_NOINLINE void causal_chunk(const LinearBackward& problem, const LinearLayout& l, int64_t unit,
                                       int64_t index, const LinearState* before, const LinearState& after,
                                       const LinearState* grad, Scratch& s, const LinearState* to) {
@@ -96,7 +97,7 @@ inline HWY_NOINLINE void causal_chunk(const LinearBackward& problem, const Linea
   const int64_t depth = l.dv + (norm ? 1 : 0);
   load_keys(p, l, unit, index, keys);
   turn_keys(l, keys);
-  if (l.delta) solve_delta(l, before == nullptr ? nullptr : before->s, keys);
+  if (l.delta) write_errors(l, keys);
   turn_values(l, keys, norm, s.v_t);
   if (before != nullptr) turn_state(l, *before, norm, s.state_t);
   if (grad != nullptr) turn_state(l, *grad, norm, s.grad_state_t);
@@ -222,6 +223,7 @@ HWY_INLINE void run_unit(const LinearBackward& problem, const LinearLayout& l, i
     load_keys(p, l, unit, c, s.keys);
     if (l.delta) {
       turn_keys(l, s.keys);
+      s.keys.error = state_at(c).error;
       solve_delta(l, nonzero ? s.state.s : nullptr, s.keys);
     }
     sum_keys(l, s.keys, norm, s.added);
@@ -236,6 +238,7 @@ HWY_INLINE void run_unit(const LinearBackward& problem, const LinearLayout& l, i
       const bool earlier = c > 0 || given;
       const bool goes_on = c > 0 || wants_first;
       const LinearState before = state_at(c);
+      s.keys.error = before.error;
       causal_chunk(problem, l, unit, c, earlier ? &before : nullptr, state_at(c + 1),
                    arrives ? &s.grad_state : nullptr, s, goes_on ? &s.added : nullptr);
       if (goes_on) advance(l, s.added, s.keys.gates.total, arrives, norm, s.grad_state);

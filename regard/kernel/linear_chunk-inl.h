@@ -85,9 +85,11 @@ inline HWY_NOINLINE void load_keys(const Linear& p, const LinearLayout& l, int64
       keys.beta[j] = j < keys.live ? p.beta(keys.batch, keys.head, keys.begin + j, 0) : 0.0F;
 }
 
-// What load_keys() leaves out, needed inside the chunk only.
+// What load_keys() leaves out, needed inside the chunk only: the keys turned, and by the delta rule their
+// overlaps.
 HWY_INLINE void turn_keys(const LinearLayout& l, LinearKeys& keys) {
   transpose(keys.k, l.ldk, keys.count, l.dk, keys.k_t, kChunkLd);
+  if (l.delta) products(l, keys.gates, keys.k, keys.k_t, keys, keys.count, true, keys.overlap);
 }
 
 HWY_INLINE void load_queries(const Linear& p, const LinearLayout& l, int64_t batch, int64_t head,
@@ -120,73 +122,65 @@ inline HWY_NOINLINE void add_upper_plainly(const float* HWY_RESTRICT weights, co
       for (int64_t f = 0; f < features; ++f) to[j * ld + f] += weights[i * kChunkLd + j] * right[i * ld + f];
 }
 
-// to -= sign * sum over j in [begin, end) of weights[j * step] rows[j]: exactly these rows, in registers.
-HWY_INLINE void subtract_rows(int64_t features, float sign, const float* HWY_RESTRICT weights, int64_t step,
-                              int64_t begin, int64_t end, const float* rows, int64_t ld, float* to) {
-  const D d;
-  int64_t n = 0;
-  for (; n + 4 * kLanes <= features; n += 4 * kLanes) {
-    Vec a = hn::Load(d, to + n), b = hn::Load(d, to + n + kLanes), c = hn::Load(d, to + n + 2 * kLanes),
-        e = hn::Load(d, to + n + 3 * kLanes);
-    for (int64_t j = begin; j < end; ++j) {
-      const Vec x = hn::Set(d, sign * weights[j * step]);
-      const float* row = rows + j * ld + n;
-      a = hn::NegMulAdd(x, hn::Load(d, row), a);
-      b = hn::NegMulAdd(x, hn::Load(d, row + kLanes), b);
-      c = hn::NegMulAdd(x, hn::Load(d, row + 2 * kLanes), c);
-      e = hn::NegMulAdd(x, hn::Load(d, row + 3 * kLanes), e);
+// beta of a row times x. Padding has none, also where the state that it would read is not finite.
+HWY_INLINE Vec times_beta(D d, const LinearKeys& keys, int64_t row, Vec x) {
+  return row < keys.live ? hn::Mul(hn::Set(d, keys.beta[row]), x) : hn::Zero(d);
+}
+
+// The rows of a tile one by one, exactly the pairs below the diagonal. sums: of the state and of all rows
+// above.
+template <int64_t kWidth>
+HWY_INLINE void solve_tile(D d, const LinearLayout& l, const LinearKeys& keys, int64_t m, int64_t n,
+                           Sums<kWidth>& sums) {
+  const float* overlap = keys.overlap + m * kChunkLd + m;
+#pragma GCC unroll 16
+  for (int64_t r = 0; r < kRows; ++r)
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < kWidth; ++i) {
+      const int64_t at = (m + r) * l.ldv + n + i * kLanes;
+      const Vec error = hn::Sub(hn::Load(d, keys.v + at), sums.v[r][i]);
+      const Vec written = times_beta(d, keys, m + r, error);
+      hn::Store(error, d, keys.error + at);
+      hn::Store(written, d, keys.v + at);
+#pragma GCC unroll 16
+      for (int64_t later = 0; later < kRows; ++later)
+        if (later > r)
+          sums.v[later][i] = hn::MulAdd(hn::Set(d, overlap[later * kChunkLd + r]), written, sums.v[later][i]);
     }
-    hn::Store(a, d, to + n);
-    hn::Store(b, d, to + n + kLanes);
-    hn::Store(c, d, to + n + 2 * kLanes);
-    hn::Store(e, d, to + n + 3 * kLanes);
-  }
-  for (; n < features; n += kLanes) {
-    Vec a = hn::Load(d, to + n);
-    for (int64_t j = begin; j < end; ++j)
-      a = hn::NegMulAdd(hn::Set(d, sign * weights[j * step]), hn::Load(d, rows + j * ld + n), a);
-    hn::Store(a, d, to + n);
-  }
 }
 
 // What the delta rule writes: w_i = beta_i e_i, e_i = v_i - exp(c_i) k_i S - sum over j < i of overlap_ij
-// w_j. keys.v becomes w. s: the state before the chunk; nullptr: 0.
+// w_j. keys.v becomes w. s: the state before the chunk; nullptr: 0. Columns are strangers to each other, and
+// rows follow those above them: a tile takes the rows above as a product, then its own one by one, in
+// registers.
 inline HWY_NOINLINE void solve_delta(const LinearLayout& l, const float* HWY_RESTRICT s, LinearKeys& keys) {
   const D d;
   const LinearGates& g = keys.gates;
-  products(l, g, keys.k, keys.k_t, keys, keys.count, true, keys.overlap);
-  if (s != nullptr) {
-    const float* left = keys.k_t;
-    if (l.gates == GateKind::feature) {
-      for (int64_t i = 0; i < keys.count; ++i)
-        for (int64_t f = 0; f < l.dk; f += kLanes)
-          hn::Store(hn::Mul(hn::Load(d, keys.k + i * l.ldk + f), hn::Load(d, g.from_start + i * l.ldk + f)),
-                    d, g.key + i * l.ldk + f);
-      transpose(g.key, l.ldk, keys.count, l.dk, g.key_t, kChunkLd);
-      left = g.key_t;
-    }
-    each_tile(keys.count, l.dv, [&](auto width, int64_t m, int64_t n) HWY_ATTR {
-      Sums<width> sums;
-      clear(d, sums);
+  const float* left = keys.k_t;
+  if (s != nullptr && l.gates == GateKind::feature) {
+    for (int64_t i = 0; i < keys.count; ++i)
+      multiply_row(d, keys.k + i * l.ldk, g.from_start + i * l.ldk, l.dk, g.key + i * l.ldk);
+    transpose(g.key, l.ldk, keys.count, l.dk, g.key_t, kChunkLd);
+    left = g.key_t;
+  }
+  each_tile(keys.count, l.dv, [&](auto width, int64_t m, int64_t n) HWY_ATTR {
+    Sums<width> sums;
+    clear(d, sums);
+    if (s != nullptr) {
       accumulate(d, ByDepth{left + m, kChunkLd}, s + n, l.ldv, l.dk, sums);
       if (l.gates == GateKind::scalar) scale_rows(d, g.from_start + m, sums);
-      store(d, sums, keys.error + m * l.ldv + n, l.ldv);
-    });
-  }
-  // Row by row, exactly the pairs below the diagonal.
-  for (int64_t i = 0; i < keys.count; ++i) {
-    const float beta = i < keys.live ? keys.beta[i] : 0.0F;
-    float* row = keys.v + i * l.ldv;
-    float* error = keys.error + i * l.ldv;
-    for (int64_t n = 0; n < l.dv; n += kLanes) {
-      const Vec v = hn::Load(d, row + n);
-      hn::Store(s == nullptr ? v : hn::Sub(v, hn::Load(d, error + n)), d, error + n);
     }
-    subtract_rows(l.dv, 1.0F, keys.overlap + i * kChunkLd, 1, 0, i, keys.v, l.ldv, error);
+    accumulate(d, ByRow{keys.overlap + m * kChunkLd}, keys.v + n, l.ldv, m, sums);
+    solve_tile(d, l, keys, m, n, sums);
+  });
+}
+
+// keys.v becomes w, where the errors were kept.
+inline HWY_NOINLINE void write_errors(const LinearLayout& l, LinearKeys& keys) {
+  const D d;
+  for (int64_t i = 0; i < keys.count; ++i)
     for (int64_t n = 0; n < l.dv; n += kLanes)
-      // Padding writes nothing, also where the state it would read is not finite.
-      hn::Store(i < keys.live ? hn::Mul(hn::Set(d, beta), hn::Load(d, error + n)) : hn::Zero(d), d, row + n);
-  }
+      hn::Store(times_beta(d, keys, i, hn::Load(d, keys.error + i * l.ldv + n)), d, keys.v + i * l.ldv + n);
 }
 
 // The keys' part of the state: s = sum of k_end v^T, z = sum of k_end.

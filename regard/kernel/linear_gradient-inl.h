@@ -293,29 +293,51 @@ inline HWY_NOINLINE void sum_queries(const LinearLayout& l, const LinearGates& g
   }
 }
 
+// solve_tile(), from the last row of the tile to the first. sums: of all rows below.
+template <int64_t kWidth>
+HWY_INLINE void solve_tile_backward(D d, const LinearLayout& l, const LinearKeys& keys, int64_t m, int64_t n,
+                                    Sums<kWidth>& sums, LinearBackwardScratch& s) {
+  const float* overlap = keys.overlap + m * kChunkLd + m;
+#pragma GCC unroll 16
+  for (int64_t r = kRows - 1; r >= 0; --r)
+#pragma GCC unroll 16
+    for (int64_t i = 0; i < kWidth; ++i) {
+      const int64_t at = (m + r) * l.ldv + n + i * kLanes;
+      const Vec x = hn::Sub(hn::Load(d, s.grad_v + at), sums.v[r][i]);
+      const Vec back = times_beta(d, keys, m + r, x);
+      hn::Store(x, d, s.grad + at);
+      hn::Store(back, d, s.grad_v + at);
+      if (m + r >= keys.live) continue;  // what lies in the overlaps of padding may be no number
+#pragma GCC unroll 16
+      for (int64_t earlier = 0; earlier < kRows; ++earlier)
+        if (earlier < r)
+          sums.v[earlier][i] =
+              hn::MulAdd(hn::Set(d, overlap[r * kChunkLd + earlier]), back, sums.v[earlier][i]);
+    }
+}
+
 // The delta rule backward: with x the gradient of what was written (grad_v, all heads and the state),
 //   r_i = x_i - sum over j > i of overlap_ji beta_j r_j, the gradient of error_i / beta_i; then
 //   grad_v = beta r, grad_beta = r . error, and the keys' question to the state has the gradient -beta r.
+// As solve_delta(), from the last tile to the first.
 inline HWY_NOINLINE void solve_delta_backward(const LinearLayout& l, const LinearKeys& keys,
                                               LinearBackwardScratch& s) {
   const D d;
-  for (int64_t i = keys.count - 1; i >= 0; --i) {
-    float* row = s.grad_v + i * l.ldv;
-    float* negative = s.grad + i * l.ldv;
-    if (i >= keys.live) {
-      fill_row(d, 0.0F, l.dv, row);
-      fill_row(d, 0.0F, l.dv, negative);
-      s.grad_beta[i] = 0.0F;
-      continue;
-    }
-    subtract_rows(l.dv, -1.0F, keys.overlap + i, kChunkLd, i + 1, keys.live, s.grad, l.ldv, row);
-    s.grad_beta[i] = dot(d, row, keys.error + i * l.ldv, l.dv);
-    const Vec beta = hn::Set(d, keys.beta[i]);
-    for (int64_t n = 0; n < l.dv; n += kLanes) {
-      const Vec x = hn::Mul(beta, hn::Load(d, row + n));
-      hn::Store(x, d, row + n);
-      hn::Store(hn::Neg(x), d, negative + n);
-    }
+  const int64_t last = (keys.count - 1) / kRows * kRows;
+  each_tile(keys.count, l.dv, [&](auto width, int64_t above, int64_t n) HWY_ATTR {
+    const int64_t m = last - above;
+    const int64_t next = m + kRows;
+    Sums<width> sums;
+    clear(d, sums);
+    accumulate(d, ByDepth{keys.overlap + next * kChunkLd + m, kChunkLd}, s.grad_v + next * l.ldv + n, l.ldv,
+               keys.live - next, sums);
+    solve_tile_backward(d, l, keys, m, n, sums, s);
+  });
+  for (int64_t i = 0; i < keys.count; ++i) {
+    float* row = s.grad + i * l.ldv;
+    s.grad_beta[i] = i < keys.live ? dot(d, row, keys.error + i * l.ldv, l.dv) : 0.0F;
+    for (int64_t n = 0; n < l.dv; n += kLanes)
+      hn::Store(hn::Neg(hn::Load(d, s.grad_v + i * l.ldv + n)), d, row + n);
   }
   transpose(s.grad, l.ldv, keys.count, l.dv, s.grad_t, kChunkLd);
 }

@@ -75,9 +75,13 @@ struct LinearState {
   float* s;      // [dk][ldv]
   float* z;      // [dk]
   float* total;  // [dk] what the chunk that stands here multiplies them by
+  float* error;  // delta: [position][ldv] the errors of that chunk, for the backward
 
   LinearState(const LinearLayout& l, FloatCarver& carve)
-      : s(carve.take(l.dk_rows * l.ldv)), z(carve.take(l.ldk)), total(carve.take(l.ldk)) {}
+      : s(carve.take(l.dk_rows * l.ldv)),
+        z(carve.take(l.ldk)),
+        total(carve.take(l.ldk)),
+        error(carve.take(l.delta ? kChunkRows * l.ldv : 0)) {}
   static LinearState at(const LinearLayout& l, float* memory) {
     FloatCarver carve(memory);
     return {l, carve};
