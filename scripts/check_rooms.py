@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks that every room includes only the rooms above it, and that the torch-free library's headers stay plain.
+"""Checks that every room includes only the rooms above it, that the torch-free library's headers stay plain, and that
+every kernel which is dispatched at run time has a part in the self-check of instruction sets.
 
 A room is a folder under regard/. The table is that of docs/architecture.md. Exit 1 with one line per breach.
 """
@@ -74,11 +75,32 @@ def breaches(root):
                 yield f"{shown}:{number}: include by the path from the root, not {header}"
 
 
+FUNCTION = re.compile(r"^\w[\w:<>&* ]* (\w+)\([^;{}]*\) \{\n(.*?)^\}", re.M | re.S)
+
+
+def calls(text):
+    """Names that indented lines call: definitions start at the margin."""
+    return {name for line in re.findall(r"^ .*", text, re.M) for name in re.findall(r"(\w+)\(", line)}
+
+
+def unchecked_kernels(root):
+    """Functions that dispatch and that nothing calls which a self-check reaches."""
+    sources = {path: path.read_text(encoding="utf-8") for path in sorted(root.glob("regard/kernel/*.cc"))}
+    functions = [(path, *found) for path, text in sources.items() for found in FUNCTION.findall(text)]
+    reached = set().union(*(calls(text) for text in sources.values() if re.search(r"^bool \w*self_check\(\)", text, re.M)))
+    for _ in functions:
+        reached |= set().union(*(calls(body) for _, name, body in functions if name in reached))
+    for path, name, body in functions:
+        if "REGARD_DISPATCH(" in body and name not in reached:
+            yield f"{path.relative_to(root)}: no self-check reaches {name}(), which runs on the instruction set in use"
+
+
 def main():
-    found = list(breaches(pathlib.Path(__file__).resolve().parent.parent))
+    root = pathlib.Path(__file__).resolve().parent.parent
+    found = list(breaches(root)) + list(unchecked_kernels(root))
     for line in found:
         print(line)
-    print(f"rooms: {len(found)} breaches" if found else "rooms: every include points upwards")
+    print(f"rooms: {len(found)} breaches" if found else "rooms: every include points upwards, every kernel checks itself")
     return 1 if found else 0
 
 

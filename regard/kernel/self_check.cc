@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
-#include <new>
 #include <type_traits>
 #include <vector>
 
 #include "regard/kernel/backward.h"
+#include "regard/kernel/check_numbers.h"
 #include "regard/kernel/forward.h"
 #include "regard/kernel/packed_product.h"
 #include "regard/kernel/quantized.h"
@@ -19,46 +18,22 @@ namespace {
 constexpr int64_t kHeads = 4, kKvHeads = 2, kRows = 13, kKeys = 70, kDk = 20, kDv = 18;
 constexpr float kScale = 0.25F;
 
-// Row i sees keys up to i + kKeys - kRows.
-Span seen(const void*, int64_t, int64_t, int64_t row, int64_t rows, int64_t from) {
-  const int64_t all = row + kKeys - kRows + 1;
-  const int64_t some = std::min(all + rows - 1, kKeys);
-  if (from < all) return {from, all, true};
-  return {from, std::max(some, from), false};
-}
-
-void seen_bits(const void*, int64_t, int64_t, int64_t row, int64_t rows, int64_t key, int64_t columns,
-               uint64_t* words) {
-  for (int64_t r = 0; r < rows; ++r) {
-    words[r] = 0;
-    for (int64_t c = 0; c < columns; ++c)
-      if (key + c <= row + r + kKeys - kRows) words[r] |= uint64_t{1} << c;
-  }
-}
+constexpr check::SeenBehind kSeen{kKeys, kKeys - kRows};
 
 template <class T>
 std::vector<T> numbers(int64_t count, uint32_t seed) {
-  std::vector<T> values(static_cast<size_t>(count));
-  for (T& value : values) {
-    seed = seed * 1664525U + 1013904223U;
-    const float x = static_cast<float>(seed >> 8) * 0x1p-23F - 1.0F;
+  std::vector<T> values;
+  for (const float x : check::numbers(count, seed)) {
     if constexpr (sizeof(T) == 4)
-      value = x;
+      values.push_back(x);
     else if constexpr (sizeof(T) == 1)
-      value = static_cast<T>(x * 127);
+      values.push_back(static_cast<T>(x * 127));
     else if constexpr (dtype_of<T>::value == DType::bf16)
-      value = to_bf16(x);
+      values.push_back(to_bf16(x));
     else
-      value = to_f16(x);
+      values.push_back(to_f16(x));
   }
   return values;
-}
-
-using Workspace = std::unique_ptr<std::byte, void (*)(std::byte*)>;
-
-Workspace workspace_of(size_t bytes) {
-  return Workspace(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{64})),
-                   [](std::byte* at) { ::operator delete (at, std::align_val_t{64}); });
 }
 
 bool near(double got, double want) {
@@ -91,17 +66,16 @@ class Problem {
     p_.out = out_.view();
     p_.lse = lse_.view();
     p_.scale = kScale;
-    p_.mask = {nullptr, seen, seen_bits};
+    p_.mask = tile_mask_of(kSeen);
   }
 
   bool forward_is_right(ForwardTiling::Kind kind) {
     ForwardTiling tiling;
     tiling.kind = kind;
     tiling.split_keys = 64;
-    const size_t bytes = forward_workspace(p_, tiling, 1);
-    const Workspace workspace = workspace_of(bytes);
+    const check::Memory workspace(forward_workspace(p_, tiling, 1));
     Serial serial;
-    forward(p_, tiling, {workspace.get(), bytes}, serial);
+    forward(p_, tiling, workspace.bytes(), serial);
     for (int64_t h = 0; h < kHeads; ++h)
       for (int64_t i = 0; i < kRows; ++i) {
         const Row row(*this, h, i);
@@ -110,6 +84,53 @@ class Problem {
           if (!near(out_(h, i, d), row.out[static_cast<size_t>(d)])) return false;
       }
     return true;
+  }
+
+  // After forward_is_right(), with its lse.
+  bool weights_are_right() {
+    std::vector<float> tile(kRows * kKeys);
+    for (int64_t h = 0; h < kHeads; ++h) {
+      weights_tile(p_, lse_.view(), 0, h, 0, kRows, 0, kKeys, tile.data());
+      for (int64_t i = 0; i < kRows; ++i) {
+        Row row(*this, h, i);
+        row.weights.resize(kKeys);
+        for (size_t j = 0; j < row.weights.size(); ++j)
+          if (!near(tile[static_cast<size_t>(i * kKeys) + j], row.weights[j] / row.sum)) return false;
+      }
+    }
+    return true;
+  }
+
+  // What a prefill tells about its weights, which are what forward_is_right() made of them.
+  bool observation_is_right() {
+    constexpr int64_t kTop = 3;
+    Numbers entropy(kHeads, kRows, 1), columns(kHeads, kKeys, 1), top(kHeads, kRows, kTop);
+    std::vector<int64_t> keys(kHeads * kRows * kTop);
+    Observation& observe = p_.observe;
+    observe.entropy = entropy.view();
+    observe.column_sums = columns.view();
+    observe.top_weights = top.view();
+    observe.top_keys = View<int64_t>(keys.data(), {1, kHeads, kRows, kTop});
+    const bool same = forward_is_right(ForwardTiling::Kind::prefill);
+    for (int64_t h = 0; h < kHeads; ++h)
+      for (int64_t i = 0; i < kRows; ++i) {
+        Row row(*this, h, i);
+        double wanted = 0;
+        for (size_t j = 0; j < row.weights.size(); ++j) {
+          const double weight = row.weights[j] / row.sum;
+          wanted -= weight * std::log(weight);
+          columns(h, static_cast<int64_t>(j), 0) -= static_cast<float>(weight);
+        }
+        entropy(h, i, 0) -= static_cast<float>(wanted);
+        for (int64_t n = 0; n < kTop; ++n) {
+          const auto best = std::max_element(row.weights.begin(), row.weights.end());
+          top(h, i, n) -= static_cast<float>(*best / row.sum);
+          if (observe.top_keys(0, h, i, n) != best - row.weights.begin()) return false;
+          *best = 0;
+        }
+      }
+    observe = {};
+    return same && entropy.are_zero() && columns.are_zero() && top.are_zero();
   }
 
   // After forward_is_right(): out and lse are inputs.
@@ -122,10 +143,9 @@ class Problem {
     b.grad_k = grad_k.view();
     b.grad_v = grad_v.view();
     const BackwardTiling tiling = choose_backward_tiling(b);
-    const size_t bytes = backward_workspace(b, tiling, 1);
-    const Workspace workspace = workspace_of(bytes);
+    const check::Memory workspace(backward_workspace(b, tiling, 1));
     Serial serial;
-    backward(b, tiling, {workspace.get(), bytes}, serial);
+    backward(b, tiling, workspace.bytes(), serial);
     subtract_wanted(grad_q, grad_k, grad_v);
     return grad_q.are_zero() && grad_k.are_zero() && grad_v.are_zero();
   }
@@ -236,15 +256,16 @@ template <class T>
 bool all_right() {
   Problem<T> problem;
   return problem.forward_is_right(ForwardTiling::Kind::decode) &&
-         problem.forward_is_right(ForwardTiling::Kind::prefill) &&
-         (sizeof(T) == 1 || problem.backward_is_right());
+         problem.forward_is_right(ForwardTiling::Kind::prefill) && problem.weights_are_right() &&
+         problem.observation_is_right() && (sizeof(T) == 1 || problem.backward_is_right());
 }
 
 }  // namespace
 
 bool self_check() {
   return all_right<float>() && all_right<bf16>() && all_right<f16>() && all_right<int8_t>() &&
-         quantized_self_check() && packed_self_check() && linear_self_check();
+         additive_self_check() && linear_self_check() && rows_self_check() && quantized_self_check() &&
+         packed_self_check();
 }
 
 }  // namespace regard::kernel

@@ -7,7 +7,11 @@ namespace regard::kernel {
 // not trusted without.
 bool self_check();
 
-// The same of linear attention.
+// Parts of it: additive attention, linear attention, and norms, softmax, dropout, Adam and the like. Products
+// with laid-out matrices check themselves (packed_product.h, quantized.h). Every function that is dispatched
+// is in one of them (scripts/check_rooms.py looks).
+bool additive_self_check();
 bool linear_self_check();
+bool rows_self_check();
 
 }  // namespace regard::kernel
