@@ -154,7 +154,7 @@ HWY_INLINE void run_steps(const Linear& p, const LinearLayout& l, int64_t unit, 
     step_state(l, s.keys, has_norm(p), s.state);
     for (int64_t h = 0; h < l.group; ++h) {
       const int64_t head = s.keys.head * l.group + h;
-      load_rows(p.q, s.keys.batch, head, t, 1, s.queries.q, l.ldk);
+      load_rows(p.q, s.keys.batch, head, t, 1, s.queries.q, l.ldk, s.queries.ahead);
       map_features(p.feature, 1, l.dk, s.queries.q, l.ldk);
       weigh_rows(l, s.state.s, s.queries.q, s.queries.out);
       const Division by = divide(p, has_norm(p) ? dot(D(), s.queries.q, s.state.z, l.dk) : 0.0F);

@@ -41,10 +41,10 @@ HWY_INLINE void load_grad_rows(const LinearBackward& problem, const LinearLayout
   const int64_t begin = queries.begin;
   const int64_t count = queries.count;
   if (problem.grad_out)
-    load_rows(problem.grad_out, batch, head, begin, count, s.grad, l.ldv);
+    load_rows(problem.grad_out, batch, head, begin, count, s.grad, l.ldv, queries.ahead);
   else
     clear_rows(0, count, l.dv, s.grad, l.ldv);
-  if (has_norm(p)) load_rows(p.out, batch, head, begin, count, queries.out, l.ldv);
+  if (has_norm(p)) load_rows(p.out, batch, head, begin, count, queries.out, l.ldv, queries.ahead);
   for (int64_t i = 0; i < count; ++i) {
     float* row = s.grad + i * l.ldv;
     float factor = p.scale;
@@ -84,9 +84,9 @@ HWY_INLINE void store_gradient(const AnyView& to, int64_t batch, int64_t head, i
   store_rows(to, batch, head, begin, count, from, ld, nullptr);
 }
 
-// A causal chunk; by the delta rule, s.keys.error is known. before: the state before it, after: behind it;
-// grad: the gradient of the state behind it (nullptr: 0). to: what the chunk adds to the gradient of the
-// state before it; nullptr: not wanted.
+// A causal chunk; by the delta rule, s.keys.error and overlap are known. before: the state before it, after:
+// behind it; grad: the gradient of the state behind it (nullptr: 0). to: what the chunk adds to the gradient
+// of the state before it; nullptr: not wanted.
 inline HWY_NOINLINE void causal_chunk(const LinearBackward& problem, const LinearLayout& l, int64_t unit,
                                       int64_t index, const LinearState* before, const LinearState& after,
                                       const LinearState* grad, Scratch& s, const LinearState* to) {
@@ -96,6 +96,8 @@ inline HWY_NOINLINE void causal_chunk(const LinearBackward& problem, const Linea
   const bool norm = has_norm(p);
   const int64_t depth = l.dv + (norm ? 1 : 0);
   load_keys(p, l, unit, index, keys);
+  expect_rows(problem.grad_k, keys.batch, keys.head, keys.begin, keys.count);
+  expect_rows(problem.grad_v, keys.batch, keys.head, keys.begin, keys.count);
   turn_keys(l, keys);
   if (l.delta) write_errors(l, keys);
   turn_values(l, keys, norm, s.v_t);
@@ -110,6 +112,7 @@ inline HWY_NOINLINE void causal_chunk(const LinearBackward& problem, const Linea
     LinearQueries& queries = s.queries;
     const int64_t head = keys.head * l.group + h;
     load_grad_rows(problem, l, keys.batch, head, index, s);
+    expect_rows(problem.grad_q, keys.batch, head, queries.begin, queries.count);
     products(l, keys.gates, queries.q, queries.q_t, keys, keys.count, false, queries.weights);
     chunk_gradient(l, keys, queries.q, state_t, depth, false, of_decay ? queries.weights : nullptr, s);
     add_weighted_rows(l, queries.weights, s.grad, keys.count, s.grad_v);
@@ -224,6 +227,7 @@ HWY_INLINE void run_unit(const LinearBackward& problem, const LinearLayout& l, i
     if (l.delta) {
       turn_keys(l, s.keys);
       s.keys.error = state_at(c).error;
+      s.keys.overlap = state_at(c).overlap;
       solve_delta(l, nonzero ? s.state.s : nullptr, s.keys);
     }
     sum_keys(l, s.keys, norm, s.added);
@@ -234,11 +238,13 @@ HWY_INLINE void run_unit(const LinearBackward& problem, const LinearLayout& l, i
   bool arrives = read_grad_state(problem, l, unit, s.grad_state);
   const bool wants_first = problem.grad_state || problem.grad_norm;
   if (p.causal) {
+    s.keys.ahead = s.queries.ahead = -l.chunk;
     for (int64_t c = l.key_chunks - 1; c >= 0; --c) {
       const bool earlier = c > 0 || given;
       const bool goes_on = c > 0 || wants_first;
       const LinearState before = state_at(c);
       s.keys.error = before.error;
+      s.keys.overlap = before.overlap;
       causal_chunk(problem, l, unit, c, earlier ? &before : nullptr, state_at(c + 1),
                    arrives ? &s.grad_state : nullptr, s, goes_on ? &s.added : nullptr);
       if (goes_on) advance(l, s.added, s.keys.gates.total, arrives, norm, s.grad_state);

@@ -74,10 +74,10 @@ inline HWY_NOINLINE void load_keys(const Linear& p, const LinearLayout& l, int64
   keys.count = HWY_MIN(l.chunk, p.k.size[2] - keys.begin);
   const int64_t length = p.key_lengths ? p.key_lengths(keys.batch, 0, 0, 0) : p.k.size[2];
   keys.live = HWY_MAX(HWY_MIN(keys.count, length - keys.begin), int64_t{0});
-  load_rows(p.k, keys.batch, keys.head, keys.begin, keys.live, keys.k, l.ldk);
+  load_rows(p.k, keys.batch, keys.head, keys.begin, keys.live, keys.k, l.ldk, keys.ahead);
   map_features(p.feature, keys.live, l.dk, keys.k, l.ldk);
   clear_rows(keys.live, keys.count, l.dk, keys.k, l.ldk);
-  load_rows(p.v, keys.batch, keys.head, keys.begin, keys.live, keys.v, l.ldv);
+  load_rows(p.v, keys.batch, keys.head, keys.begin, keys.live, keys.v, l.ldv, keys.ahead);
   clear_rows(keys.live, keys.count, l.dv, keys.v, l.ldv);
   load_gates(p, l, keys);
   if (l.delta)
@@ -85,11 +85,9 @@ inline HWY_NOINLINE void load_keys(const Linear& p, const LinearLayout& l, int64
       keys.beta[j] = j < keys.live ? p.beta(keys.batch, keys.head, keys.begin + j, 0) : 0.0F;
 }
 
-// What load_keys() leaves out, needed inside the chunk only: the keys turned, and by the delta rule their
-// overlaps.
+// What load_keys() leaves out, needed inside the chunk only.
 HWY_INLINE void turn_keys(const LinearLayout& l, LinearKeys& keys) {
   transpose(keys.k, l.ldk, keys.count, l.dk, keys.k_t, kChunkLd);
-  if (l.delta) products(l, keys.gates, keys.k, keys.k_t, keys, keys.count, true, keys.overlap);
 }
 
 HWY_INLINE void load_queries(const Linear& p, const LinearLayout& l, int64_t batch, int64_t head,
@@ -98,7 +96,7 @@ HWY_INLINE void load_queries(const Linear& p, const LinearLayout& l, int64_t bat
   queries.head = head;
   queries.begin = index * l.chunk;
   queries.count = HWY_MIN(l.chunk, p.q.size[2] - queries.begin);
-  load_rows(p.q, batch, head, queries.begin, queries.count, queries.q, l.ldk);
+  load_rows(p.q, batch, head, queries.begin, queries.count, queries.q, l.ldk, queries.ahead);
   map_features(p.feature, queries.count, l.dk, queries.q, l.ldk);
   transpose(queries.q, l.ldk, queries.count, l.dk, queries.q_t, kChunkLd);
 }
@@ -156,6 +154,7 @@ HWY_INLINE void solve_tile(D d, const LinearLayout& l, const LinearKeys& keys, i
 inline HWY_NOINLINE void solve_delta(const LinearLayout& l, const float* HWY_RESTRICT s, LinearKeys& keys) {
   const D d;
   const LinearGates& g = keys.gates;
+  products(l, g, keys.k, keys.k_t, keys, keys.count, true, keys.overlap);
   const float* left = keys.k_t;
   if (s != nullptr && l.gates == GateKind::feature) {
     for (int64_t i = 0; i < keys.count; ++i)

@@ -75,13 +75,16 @@ struct LinearState {
   float* s;      // [dk][ldv]
   float* z;      // [dk]
   float* total;  // [dk] what the chunk that stands here multiplies them by
-  float* error;  // delta: [position][ldv] the errors of that chunk, for the backward
+  // delta: what the backward needs of that chunk and solve_delta() has found, as in LinearKeys.
+  float* error;
+  float* overlap;
 
   LinearState(const LinearLayout& l, FloatCarver& carve)
       : s(carve.take(l.dk_rows * l.ldv)),
         z(carve.take(l.ldk)),
         total(carve.take(l.ldk)),
-        error(carve.take(l.delta ? kChunkRows * l.ldv : 0)) {}
+        error(carve.take(l.delta ? kChunkRows * l.ldv : 0)),
+        overlap(carve.take(l.delta ? kChunkRows * kChunkLd : 0)) {}
   static LinearState at(const LinearLayout& l, float* memory) {
     FloatCarver carve(memory);
     return {l, carve};
@@ -128,6 +131,7 @@ struct LinearKeys {
   int64_t unit = 0, batch = 0, head = 0;
   int64_t begin = 0, count = 0;  // positions
   int64_t live = 0;              // of them not padding
+  int64_t ahead;                 // positions to the chunk that comes next
   LinearGates gates;
   float* k;        // [position][ldk] features of k, 0 where padding
   float* k_t;      // [feature][position]
@@ -138,7 +142,8 @@ struct LinearKeys {
   float* overlap;  // delta: [position][position] decayed products of keys, strictly lower
 
   LinearKeys(const LinearLayout& l, FloatCarver& carve)
-      : gates(l, carve),
+      : ahead(l.chunk),
+        gates(l, carve),
         k(carve.take(kChunkRows * l.ldk)),
         k_t(carve.take(l.dk_rows * kChunkLd)),
         k_end(l.gates == GateKind::none ? k : carve.take(kChunkRows * l.ldk)),
@@ -152,6 +157,7 @@ struct LinearKeys {
 struct LinearQueries {
   int64_t batch = 0, head = 0;
   int64_t begin = 0, count = 0;
+  int64_t ahead;   // positions to the chunk that comes next
   float* q;        // [position][ldk] features of q
   float* q_t;      // [feature][position]
   float* weights;  // [position][position] decayed products of queries and keys, 0 above the diagonal
@@ -159,7 +165,8 @@ struct LinearQueries {
   float* sum;      // [position] q z
 
   LinearQueries(const LinearLayout& l, FloatCarver& carve)
-      : q(carve.take(kChunkRows * l.ldk)),
+      : ahead(l.chunk),
+        q(carve.take(kChunkRows * l.ldk)),
         q_t(carve.take(l.dk_rows * kChunkLd)),
         weights(carve.take(kChunkRows * kChunkLd)),
         out(carve.take(kChunkRows * l.ldv)),

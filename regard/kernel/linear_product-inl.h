@@ -142,17 +142,18 @@ HWY_INLINE bool all_finite(const float* HWY_RESTRICT from, int64_t ld, int64_t r
   return hn::AllTrue(di, hn::Lt(largest, hn::Set(di, 0x7F800000)));
 }
 
-// Rows [position, position + count) of one head, converted, as to[row][feature].
+// Rows [position, position + count) of one head, converted, as to[row][feature]. Those `ahead` of them, which
+// come next, are fetched meanwhile: rows of one head may lie far apart.
 HWY_INLINE void load_rows(const ConstAnyView& from, int64_t batch, int64_t head, int64_t position,
-                          int64_t count, float* HWY_RESTRICT to, int64_t ld) {
+                          int64_t count, float* HWY_RESTRICT to, int64_t ld, int64_t ahead) {
   with_type(from.dtype, [&](auto element) HWY_ATTR {
     const auto view = from.as<const decltype(element)>();
     constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(element));
     for (int64_t r = 0; r < count; ++r) {
       load_row(view.at(batch, head, position + r), view.stride[3], view.size[3], 1.0F, to + r * ld);
-      // Rows of one head lie far apart; the next chunk's come while this one is computed.
-      if (position + r + count >= view.size[2] || view.stride[3] != 1) continue;
-      const auto* next = view.at(batch, head, position + r + count);
+      const int64_t later = position + r + ahead;
+      if (later < 0 || later >= view.size[2] || view.stride[3] != 1) continue;
+      const auto* next = view.at(batch, head, later);
       for (int64_t f = 0; f < view.size[3]; f += kLine) hwy::Prefetch(next + f);
     }
   });
