@@ -13,8 +13,8 @@
 namespace regard::layer {
 
 // x with each number 0 with the probability given (rounded to 1/65536) and divided by 1 - that otherwise.
-// float32 or float64. The backward drops the same numbers, from a bit for each. Throws std::invalid_argument
-// for a probability outside [0, 1) or another type.
+// float32 or float64. The backward draws the same numbers again: nothing is kept for it. Throws
+// std::invalid_argument for a probability outside [0, 1) or another type.
 at::Tensor dropout(const at::Tensor& x, double probability, Context& context);
 
 // The same of attention weights, before an attention() with spec and extras: one call.
