@@ -193,7 +193,7 @@ class RnnTranslator final : public Translator {
     const at::Tensor word = parts_.target_words.gather(ids).view({ids.size(0), config_.embedding});
     Step step;
     const Turn turn = advance(parts_.decoder[0].gates(word), decoding->state, decoding->now,
-                              want_weights && parts_.attention ? &step.weights : nullptr);
+                              want_weights && parts_.attention ? &step.weights : nullptr, context);
     const at::Tensor out = readout(turn.state, word, turn.found, context);
     if (config_.input_feeding) decoding->state.fed = out;
     step.logits = logits(out);
@@ -232,13 +232,15 @@ class RnnTranslator final : public Translator {
   }
 
   // One step of all layers; gates: of the last word, for the first of them.
-  Turn advance(at::Tensor gates, State& state, const Sources& sources, at::Tensor* weights) const {
+  Turn advance(at::Tensor gates, State& state, const Sources& sources, at::Tensor* weights,
+               layer::Context& context) const {
     Turn turn;
     if (additive()) turn.found = look(state.layers.back(), sources, weights);
     if (additive()) gates = gates + parts_.to_gates(turn.found);
     if (config_.input_feeding) gates = gates + parts_.to_gates(state.fed);
     for (size_t i = 0; i < parts_.decoder.size(); ++i) {
-      if (i > 0) gates = parts_.decoder[i].gates(state.layers[i - 1]);
+      if (i > 0)
+        gates = parts_.decoder[i].gates(layer::dropout(state.layers[i - 1], config_.dropout, context));
       state.layers[i] = parts_.decoder[i].step(gates, state.layers[i]);
     }
     turn.state = state.layers.back();
@@ -268,7 +270,7 @@ class RnnTranslator final : public Translator {
     const at::Tensor gates = parts_.decoder[0].gates(words);
     std::vector<at::Tensor> states, found, out;
     for (int64_t t = 0; t < words.size(1); ++t) {
-      const Turn turn = advance(gates.select(1, t), state, sources, nullptr);
+      const Turn turn = advance(gates.select(1, t), state, sources, nullptr, context);
       if (config_.input_feeding) {
         state.fed = readout(turn.state, words.select(1, t), turn.found, context);
         out.push_back(state.fed);
@@ -286,6 +288,7 @@ class RnnTranslator final : public Translator {
                      layer::Context& context) const {
     at::Tensor x = words;
     for (size_t i = 0; i < parts_.decoder.size(); ++i) {
+      if (i > 0) x = layer::dropout(x, config_.dropout, context);
       x = std::get<0>(at::gru(x, state.layers[i].unsqueeze(0), parts_.decoder[i].parameters(), true, 1, 0.0,
                               false, false, true));
     }

@@ -24,6 +24,9 @@ namespace regard::model {
 // The parameters of attention are asked for last: without it they are the same ones with the same first
 // numbers.
 //
+// Dropout in training: of embedded words, of states between two layers, in the encoder and the decoder, and
+// of the readout.
+//
 // Parameters: "encoder.layers.0.forward.input.weight", ...; throws as WeightSource does.
 std::unique_ptr<Translator> make_rnn_translator(const RnnTranslatorConfig& config,
                                                 const WeightSource& weights);

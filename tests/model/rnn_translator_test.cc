@@ -263,6 +263,26 @@ TEST(RnnTranslator, DropsBySeedInTrainingAlone) {
   }
 }
 
+// Where a step waits for the one before, each step makes its own calls.
+TEST(RnnTranslator, DropsBetweenTheLayersOfBothStacks) {
+  for (const Kind& kind : kKinds) {
+    RnnTranslatorConfig config = small(kind.attention, kind.feeding);
+    config.encoder_layers = 2;
+    config.decoder_layers = 3;
+    config.dropout = 0.3;
+    const RandomWeights weights(6);
+    const auto model = make_rnn_translator(config, weights);
+    layer::Context context;
+    context.training = true;
+    const at::Tensor target = some_target(config.vocabulary);
+    model->hidden(padded_source(config.vocabulary), target, context);
+    const bool by_steps = kind.feeding || kind.attention == RnnAttention::additive;
+    const auto steps = static_cast<uint64_t>(target.size(1));
+    const uint64_t readouts = kind.feeding ? steps : 1;
+    EXPECT_EQ(context.dropout_calls, 2 + 1 + 2 * (by_steps ? steps : 1) + readouts) << kind.name;
+  }
+}
+
 TEST(RnnTranslator, OneTableServesSourceTargetAndGenerator) {
   RnnTranslatorConfig config = small(RnnAttention::additive);
   config.tied = true;
