@@ -72,7 +72,9 @@ void add_options(CLI::App& verb, Look& options) {
       ->check(CLI::IsMember({"f32", "f16"}))
       ->capture_default_str();
   verb.add_flag("--json", options.json, "Print JSON");
-  verb.add_option("--npz", options.npz, "Write q, k, v and log-sum-exp to FILE (NumPy)")->type_name("FILE");
+  verb.add_option("--npz", options.npz,
+                  "Write q, k, v and log-sum-exp to FILE (NumPy); of a translator, the weights of all heads")
+      ->type_name("FILE");
   verb.add_option("--png", options.png, "Draw the head of --layer and --head, or all heads, into FILE")
       ->type_name("FILE");
   verb.add_option("--html", options.html, "Write a page with all heads to FILE")->type_name("FILE");

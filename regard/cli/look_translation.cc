@@ -37,13 +37,12 @@ void refuse_others(const Look& options) {
                                                 {!options.compare.empty(), "--compare"},
                                                 {!options.pieces.empty(), "--pieces"},
                                                 {!options.as.empty(), "--as"},
-                                                {!options.npz.empty(), "--npz"},
                                                 {!options.html.empty(), "--html"}};
   for (const auto& [is, name] : given) {
     if (is) {
       throw std::invalid_argument(std::string(name) +
                                   " is not for translators; look knows --layer, --head, "
-                                  "--json and --png of them");
+                                  "--json, --npz and --png of them");
     }
   }
 }
@@ -146,6 +145,10 @@ void look_at_translator(const Look& options, const std::string& text) {
     print(options, report);
   }
   std::cout.flush();
+  if (!options.npz.empty()) {
+    lens::write_npz(options.npz, report);
+    std::cerr << options.npz << ": the weights and entropies of all heads\n";
+  }
   if (options.png.empty()) return;
   const TranslationMap* cross = shown(options, report, "cross");
   if (cross == nullptr) throw std::invalid_argument("--png: there is no cross-attention to draw");

@@ -4,13 +4,18 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
+#include <span>
 #include <stdexcept>
 
 #include "regard/autograd/attention.h"
+#include "regard/io/npz.h"
 
 namespace regard::lens {
 namespace {
+
+constexpr std::array<std::string_view, 3> kKinds = {"encoder", "decoder", "cross"};
 
 // Keeps the weights of every call of one text.
 class MapRecorder final : public layer::Recorder {
@@ -125,6 +130,30 @@ nlohmann::json to_json(const TranslationReport& report) {
                                  {"weights", nested(map.weights)}});
   }
   return json;
+}
+
+void write_npz(const std::filesystem::path& npz, const TranslationReport& report) {
+  if (report.maps.empty()) throw std::invalid_argument("nothing attended: there are no weights to write");
+  std::vector<at::Tensor> weights;  // of each kind, alive until they are written
+  std::vector<std::vector<float>> entropies(kKinds.size());
+  std::vector<io::Tensor> arrays;
+  for (size_t i = 0; i < kKinds.size(); ++i) {
+    std::vector<at::Tensor> layers;
+    for (const TranslationMap& map : report.maps) {
+      if (map.kind != kKinds[i]) continue;
+      layers.push_back(map.weights);
+      entropies[i].insert(entropies[i].end(), map.entropy.begin(), map.entropy.end());
+    }
+    if (layers.empty()) continue;
+    const at::Tensor& all = weights.emplace_back(at::stack(layers));
+    const std::span values(all.const_data_ptr<float>(), static_cast<size_t>(all.numel()));
+    const std::string kind(kKinds[i]);
+    arrays.push_back(io::view(kind, all.sizes().vec(), values));
+    arrays.push_back(io::view(kind + "_entropy", {all.size(0), all.size(1)}, entropies[i]));
+  }
+  const std::vector<int64_t>& ids = report.translation.ids;
+  arrays.push_back(io::view("ids", {static_cast<int64_t>(ids.size())}, ids));
+  io::write_npz(npz, arrays);
 }
 
 int64_t cross_layers(const model::Translator& model) {

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -48,6 +49,11 @@ TranslationReport look_at_translation(const model::LoadedTranslator& loaded, std
                                       const model::TranslateOptions& options);
 
 nlohmann::json to_json(const TranslationReport& report);
+
+// Writes the weights of each kind that there is, "encoder", "decoder" and "cross" [layers, heads, rows,
+// keys], their "encoder_entropy", ... [layers, heads], and "ids", those of the translation. Throws
+// std::invalid_argument where nothing attended and io::Error for the disk.
+void write_npz(const std::filesystem::path& npz, const TranslationReport& report);
 
 // Which source token each token of a translation stands for, from cross-attention.
 struct Alignment {

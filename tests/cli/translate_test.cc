@@ -180,6 +180,11 @@ TEST_F(TranslateVerb, LookShowsAllKindsOfAttention) {
   EXPECT_EQ(object["attention"].size(), 3U * kLayers);
   const Outcome head = run({"look", "--model", model(), "a b c", "--layer", "1", "--head", "0"});
   EXPECT_THAT(head.out, HasSubstr("cross 1, head 0"));
+  const std::string npz = file("maps.npz");
+  const Outcome kept = run({"look", "--model", model(), "a b c", "--npz", npz});
+  ASSERT_EQ(kept.code, 0) << kept.err;
+  EXPECT_THAT(kept.err, HasSubstr("the weights and entropies of all heads"));
+  EXPECT_TRUE(std::filesystem::exists(npz));
 }
 
 TEST_F(TranslateVerb, MistakesAreOneSentence) {

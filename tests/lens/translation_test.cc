@@ -3,9 +3,11 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "regard/io/npz.h"
 #include "regard/model/rnn_translator.h"
 #include "regard/model/transformer_translator.h"
 #include "regard/text/load.h"
+#include "tests/io/files.h"
 #include "tests/model/translator_support.h"
 #include "tests/support/letters_tokenizer.h"
 
@@ -115,6 +117,31 @@ TEST(Translation, ShowsEveryLayerOfATransformer) {
   EXPECT_EQ(json["attention"][4]["weights"].size(), 2U);
   EXPECT_EQ(json["attention"][4]["weights"][0].size(), static_cast<size_t>(written));
   EXPECT_EQ(json["attention"][4]["weights"][0][0].size(), 5U);
+}
+
+TEST(Translation, NpzHoldsAllHeads) {
+  const io::TemporaryFolder folder;
+  const TranslationReport report = look_at_translation(transformer(), "a c e b", long_ones());
+  write_npz(folder / "maps.npz", report);
+  const io::Npz npz = io::Npz::open(folder / "maps.npz");
+  for (const std::string kind : {"encoder", "decoder", "cross"}) {
+    std::vector<at::Tensor> layers;
+    std::vector<float> entropies;
+    for (int64_t i = 0; i < 2; ++i) {
+      const TranslationMap& map = *report.find(kind, i);
+      layers.push_back(map.weights);
+      entropies.insert(entropies.end(), map.entropy.begin(), map.entropy.end());
+    }
+    const at::Tensor want = at::stack(layers);
+    EXPECT_EQ(npz.require(kind).shape, want.sizes().vec());
+    EXPECT_TRUE(at::tensor(io::values<float>(npz.require(kind))).equal(want.flatten())) << kind;
+    EXPECT_EQ(npz.require(kind + "_entropy").shape, (std::vector<int64_t>{2, 2}));
+    EXPECT_EQ(io::values<float>(npz.require(kind + "_entropy")), entropies);
+  }
+  EXPECT_EQ(io::values<int64_t>(npz.require("ids")), report.translation.ids);
+  EXPECT_THROW(write_npz(folder / "none.npz",
+                         look_at_translation(rnn(model::RnnAttention::none), "a c e", long_ones())),
+               std::invalid_argument);
 }
 
 TEST(Translation, OfAnRnnShowsWhatItHas) {
