@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "regard/autograd/second_derivative.h"
@@ -22,21 +23,23 @@ struct Held : torch::CustomClassHolder {
 };
 
 struct CheckpointFunction : torch::autograd::Function<CheckpointFunction> {
-  static variable_list forward(AutogradContext* context, const at::Tensor& x, const Recomputed* run,
+  static variable_list forward(AutogradContext* context, at::TensorList inputs, const Recomputed* run,
                                const c10::intrusive_ptr<Held>& held) {
-    context->save_for_backward({x});
+    context->save_for_backward(inputs.vec());
     context->saved_data["again"] = c10::IValue::make_capsule(held);
-    return (*run)(x);
+    return (*run)(inputs.vec());
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     autograd::refuse_second_derivative("checkpoint");
-    const at::Tensor x = context->get_saved_variables()[0].detach().requires_grad_();
+    variable_list inputs;
+    for (const at::Tensor& saved : context->get_saved_variables())
+      inputs.push_back(saved.detach().requires_grad_(saved.requires_grad()));
     const c10::intrusive_ptr<torch::CustomClassHolder> capsule = context->saved_data["again"].toCapsule();
     variable_list results;
     {
       const at::AutoGradMode grad(true);
-      results = static_cast<const Held&>(*capsule).again(x);
+      results = static_cast<const Held&>(*capsule).again(inputs);
     }
     variable_list from, arriving;
     for (size_t i = 0; i < results.size(); ++i) {
@@ -46,15 +49,21 @@ struct CheckpointFunction : torch::autograd::Function<CheckpointFunction> {
     }
     // Gradients of parameters go to the parameters themselves.
     if (!from.empty()) torch::autograd::backward(from, arriving);
-    return {x.grad(), at::Tensor(), at::Tensor()};
+    variable_list found;
+    for (const at::Tensor& input : inputs) found.push_back(input.grad());
+    found.resize(inputs.size() + 2);  // run and again have none
+    return found;
   }
 };
 
 }  // namespace
 
-std::vector<at::Tensor> checkpoint(const at::Tensor& x, const Recomputed& run, Recomputed again) {
-  if (!at::GradMode::is_enabled() || !x.requires_grad()) return run(x);
-  return CheckpointFunction::apply(x, &run, c10::make_intrusive<Held>(std::move(again)));
+std::vector<at::Tensor> checkpoint(const std::vector<at::Tensor>& inputs, const Recomputed& run,
+                                   Recomputed again) {
+  const bool wanted = at::GradMode::is_enabled() &&
+                      std::ranges::any_of(inputs, [](const at::Tensor& x) { return x.requires_grad(); });
+  if (!wanted) return run(inputs);
+  return CheckpointFunction::apply(at::TensorList(inputs), &run, c10::make_intrusive<Held>(std::move(again)));
 }
 
 }  // namespace regard::layer

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "regard/layer/checkpoint.h"
+#include "regard/layer/checkpointed_block.h"
 #include "regard/layer/dropout.h"
 #include "regard/model/shape_text.h"
 
@@ -78,39 +78,6 @@ at::Tensor Transformer::embedded(const Input& input, int64_t position) const {
   return parts_.embedding_norm ? parts_.embedding_norm->forward(x) : x;
 }
 
-// The second run gets a context of its own, as it was before the first: the same random numbers, and nothing
-// told twice.
-at::Tensor Transformer::checkpointed(int64_t index, const at::Tensor& x, const layer::Pass& pass) const {
-  const std::shared_ptr<layer::Block> block = parts_.blocks[static_cast<size_t>(index)];
-  const auto results_of = [block, index](const at::Tensor& in, const layer::Pass& given) {
-    layer::LossTerms* const outer = given.context->terms;
-    layer::LossTerms own = outer != nullptr ? *outer : layer::LossTerms();
-    own.sum = at::Tensor();
-    if (outer != nullptr) given.context->terms = &own;
-    std::vector<at::Tensor> results = {block->forward(in, index, given)};
-    given.context->terms = outer;
-    if (own.sum.defined()) results.push_back(own.sum);
-    return results;
-  };
-  layer::Context before = *pass.context;
-  before.recorder = nullptr;
-  before.cache = nullptr;
-  layer::LossTerms weights = before.terms != nullptr ? *before.terms : layer::LossTerms();
-  weights.sum = at::Tensor();
-  const layer::RopeTable table = pass.rope != nullptr ? *pass.rope : layer::RopeTable();
-  auto again = [results_of, before, weights, table, pass](const at::Tensor& in) mutable {
-    layer::Pass replay = pass;
-    replay.context = &before;
-    if (before.terms != nullptr) before.terms = &weights;
-    if (replay.rope != nullptr) replay.rope = &table;
-    return results_of(in, replay);
-  };
-  const std::vector<at::Tensor> results = layer::checkpoint(
-      x, [&](const at::Tensor& in) { return results_of(in, pass); }, std::move(again));
-  if (results.size() > 1) pass.context->terms->add(results[1]);
-  return results.front();
-}
-
 at::Tensor Transformer::run(const Input& input, layer::Context& context, std::vector<at::Tensor>* states) {
   // Nothing is kept for gradients unless the caller trains.
   const at::AutoGradMode grad(context.training && at::GradMode::is_enabled());
@@ -130,8 +97,8 @@ at::Tensor Transformer::run(const Input& input, layer::Context& context, std::ve
   const auto layers = static_cast<int64_t>(parts_.blocks.size());
   for (int64_t i = 0; i < layers; ++i) {
     if (states != nullptr) states->push_back(x);
-    x = context.checkpoint_layers ? checkpointed(i, x, pass)
-                                  : parts_.blocks[static_cast<size_t>(i)]->forward(x, i, pass);
+    const std::shared_ptr<layer::Block>& block = parts_.blocks[static_cast<size_t>(i)];
+    x = context.checkpoint_layers ? layer::checkpointed(block, x, i, pass) : block->forward(x, i, pass);
     if (context.progress != nullptr) context.progress(context.progress_self, i + 1, layers);
   }
   if (parts_.final_norm) x = parts_.final_norm->forward(x);

@@ -67,7 +67,6 @@ class Transformer final : public Model {
  private:
   void check(const Input& input, const layer::Context& context) const;
   at::Tensor embedded(const Input& input, int64_t position) const;
-  at::Tensor checkpointed(int64_t index, const at::Tensor& x, const layer::Pass& pass) const;
   at::Tensor run(const Input& input, layer::Context& context, std::vector<at::Tensor>* states);
 
   TransformerParts parts_;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "regard/layer/block.h"
+#include "regard/layer/checkpointed_block.h"
 #include "regard/layer/dropout.h"
 #include "regard/layer/kv_cache.h"
 #include "regard/layer/position.h"
@@ -234,7 +235,9 @@ class TransformerTranslator final : public Translator {
                  const Pass& pass, int64_t done = 0) const {
     const layer::Context& context = *pass.context;
     for (size_t i = 0; i < blocks.size(); ++i) {
-      x = blocks[i]->forward(x, static_cast<int64_t>(i), pass);
+      const auto layer = static_cast<int64_t>(i);
+      x = context.checkpoint_layers ? layer::checkpointed(blocks[i], x, layer, pass)
+                                    : blocks[i]->forward(x, layer, pass);
       if (context.progress != nullptr) {
         context.progress(context.progress_self, ++done, config_.encoder_layers + config_.decoder_layers);
       }

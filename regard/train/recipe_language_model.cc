@@ -46,7 +46,6 @@ TextRecipe read_data(RecipeTable table, const std::filesystem::path& folder) {
 constexpr Name<DecoderRecipe::Head> kHeads[] = {{"full", DecoderRecipe::Head::full},
                                                 {"adaptive", DecoderRecipe::Head::adaptive},
                                                 {"hierarchical", DecoderRecipe::Head::hierarchical}};
-constexpr Name<bool> kPrecisions[] = {{"f32", false}, {"bf16", true}};
 
 // Llama 3.1's: rope_factor with the lengths that it stretches between.
 void read_rope_scaling(RecipeTable& table, layer::RopeScaling& out) {
@@ -130,10 +129,8 @@ TrainRecipe read_language_model_training(RecipeTable table, const DecoderRecipe&
   out.length = table.integer("length", out.length, 1, 1 << 20);
   out.batch = table.integer("batch", out.batch, 1, 1 << 20);
   out.validation_pieces = table.integer("validation_pieces", out.validation_pieces, 0, kManySteps);
-  out.bf16 = kind_named(table.place("precision").c_str(), table.text("precision", "f32"), kPrecisions);
   out.balance = table.number("balance", out.balance, 0, 100);
   out.diversity = table.number("diversity", out.diversity, -1e6, 1e6);
-  out.checkpoint_layers = table.flag("checkpoint_layers", out.checkpoint_layers);
   table.finish();
   check(model, out);
   return out;

@@ -2,7 +2,14 @@
 
 #include <cmath>
 
+#include "regard/train/names.h"
+
 namespace regard::train {
+namespace {
+
+constexpr Name<bool> kPrecisions[] = {{"f32", false}, {"bf16", true}};
+
+}  // namespace
 
 std::vector<std::filesystem::path> read_paths(RecipeTable& table, const std::string& key,
                                               const std::filesystem::path& folder) {
@@ -40,6 +47,8 @@ TrainRecipe read_training(RecipeTable& table, int64_t width) {
   schedule.steps = out.steps;
   schedule.width = width;
   out.clip = table.number("clip", out.clip, 0, 1e9);
+  out.bf16 = kind_named(table.place("precision").c_str(), table.text("precision", "f32"), kPrecisions);
+  out.checkpoint_layers = table.flag("checkpoint_layers", out.checkpoint_layers);
   out.label_smoothing = table.number("label_smoothing", out.label_smoothing, 0, 0.999);
   out.validate_every = table.integer("validate_every", out.validate_every, 1, kManySteps);
   out.alarm_after = table.integer("alarm_after", out.alarm_after, 0, kManySteps);

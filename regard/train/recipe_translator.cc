@@ -168,6 +168,11 @@ TrainRecipe read_translator_training(RecipeTable table, const TranslatorRecipe& 
   out.score_texts = table.integer("score_texts", out.score_texts, 0, kManySteps);
   out.best = metric_named(table.text("best", recipe.data.generated ? "accuracy" : "loss"));
   table.finish();
+  const bool recurs = std::holds_alternative<model::RnnTranslatorConfig>(recipe.model);
+  if (recurs && (out.bf16 || out.checkpoint_layers)) {
+    throw std::invalid_argument(table.place(out.bf16 ? "precision" : "checkpoint_layers") +
+                                " is set; only model.architecture = \"transformer\" takes it");
+  }
   if (out.score_every % out.validate_every != 0) {
     throw std::invalid_argument(table.place("score_every") + " is " + std::to_string(out.score_every) +
                                 "; it must be a multiple of validate_every (" +

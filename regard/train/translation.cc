@@ -106,7 +106,10 @@ Translation::Translation(const TranslatorRecipe& recipe, const TrainRecipe& trai
 
 Translation::Translation(const TranslatorRecipe& recipe, const TrainRecipe& train,
                          const std::filesystem::path& folder, const MakeModel& make)
-    : recipe_(recipe), train_(train), parameters_(recipe.initialisation, "", train.seed) {
+    : recipe_(recipe),
+      train_(train),
+      parameters_(recipe.initialisation, "", train.seed,
+                  train.bf16 ? layer::Weight::Products::bf16 : layer::Weight::Products::f32) {
   TranslationTexts texts = read_texts(recipe.data, folder);
   tokenizer_json_ = std::move(texts.tokenizer_json);
   tokenizer_ = text::tokenizer_from_json(tokenizer_json_, "the vocabulary");
@@ -147,6 +150,7 @@ Translation::Predicted Translation::predict(const PairBatch& batch, layer::Conte
 at::Tensor Translation::loss(int64_t pass) {
   layer::Context context;
   context.training = true;
+  context.checkpoint_layers = train_.checkpoint_layers;
   context.dropout_seed = generator_of(train_.seed, kDropoutStream + static_cast<uint64_t>(pass))();
   const Predicted found = predict(batches_->at(pass), context);
   return smoothed_loss(found.logits, found.targets, train_.label_smoothing, train_.smoothing, text::kPadId);

@@ -23,19 +23,22 @@ TEST(Checkpoint, GradientsHaveTheBitsThatTheyHaveWithout) {
   const FeedForward layer(Activation::silu, 8, 24, true);
   const at::Tensor x = at::randn({3, 8}).requires_grad_(), to = at::randn({3, 8}), other = at::randn({3, 8});
   int runs = 0;
-  const auto run = [&](const at::Tensor& in) {
+  const at::Tensor beside = at::randn({3, 8}).requires_grad_(), constant = at::randn({3, 8});
+  const auto run = [&](const std::vector<at::Tensor>& in) {
     ++runs;
-    return std::vector<at::Tensor>{layer.forward(in), in.square()};
+    return std::vector<at::Tensor>{layer.forward(in[0] * in[2]), in[0].square() * in[1]};
   };
   std::vector<at::Tensor> first;
   for (const bool twice : {false, true}) {
-    x.mutable_grad() = at::Tensor();
+    x.mutable_grad() = beside.mutable_grad() = at::Tensor();
     for (const at::Tensor& parameter : layer.parameters()) parameter.mutable_grad() = at::Tensor();
     runs = 0;
-    const std::vector<at::Tensor> out = twice ? checkpoint(x, run, run) : run(x);
+    // One input has a graph of its own, one needs no gradient.
+    const std::vector<at::Tensor> inputs = {x, beside.tanh(), constant};
+    const std::vector<at::Tensor> out = twice ? checkpoint(inputs, run, run) : run(inputs);
     ((out[0] * to).sum() + (out[1] * other).sum()).backward();
     EXPECT_EQ(runs, twice ? 2 : 1);
-    std::vector<at::Tensor> got = {x.grad(), out[0].detach()};
+    std::vector<at::Tensor> got = {x.grad(), beside.grad(), out[0].detach()};
     for (const at::Tensor& parameter : layer.parameters()) got.push_back(parameter.grad());
     if (!twice) first = got;
     for (size_t i = 0; i < got.size(); ++i) EXPECT_TRUE(at::equal(got[i], first[i])) << i;
@@ -44,20 +47,20 @@ TEST(Checkpoint, GradientsHaveTheBitsThatTheyHaveWithout) {
 
 TEST(Checkpoint, NothingIsRunAgainWhereNoGradientIsWanted) {
   int runs = 0;
-  const auto run = [&](const at::Tensor& in) {
+  const auto run = [&](const std::vector<at::Tensor>& in) {
     ++runs;
-    return std::vector<at::Tensor>{in * 2};
+    return std::vector<at::Tensor>{in[0] * 2};
   };
-  EXPECT_FALSE(checkpoint(at::ones({2}), run, run)[0].requires_grad());
+  EXPECT_FALSE(checkpoint({at::ones({2})}, run, run)[0].requires_grad());
   const at::NoGradGuard no_grad;
-  checkpoint(at::ones({2}).requires_grad_(), run, run);
+  checkpoint({at::ones({2}).requires_grad_()}, run, run);
   EXPECT_EQ(runs, 2);
 }
 
 TEST(Checkpoint, ASecondDerivativeThrows) {
   const at::Tensor x = at::ones({2}).requires_grad_();
-  const auto run = [](const at::Tensor& in) { return std::vector<at::Tensor>{in.square()}; };
-  EXPECT_THROW(checkpoint(x, run, run)[0].sum().backward({}, true, true), std::invalid_argument);
+  const auto run = [](const std::vector<at::Tensor>& in) { return std::vector<at::Tensor>{in[0].square()}; };
+  EXPECT_THROW(checkpoint({x}, run, run)[0].sum().backward({}, true, true), std::invalid_argument);
 }
 
 // By libtorch's operators in float64.

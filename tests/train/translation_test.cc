@@ -186,6 +186,48 @@ TEST_F(Translate, DropoutIsAFunctionOfThePass) {
   EXPECT_NE(Translation(of(other), other.train, folder_ / "run").loss(3).item<double>(), first);
 }
 
+// Layers of the decoder share the encoder's states, whose gradient is summed up in another order.
+TEST_F(Translate, CheckpointedLayersGiveTheSameGradients) {
+  std::vector<at::Tensor> first;
+  for (const char* checkpoint : {"false", "true"}) {
+    const Recipe how = recipe(kTransformer, {"model.dropout=0.3", "model.layers=2",
+                                             std::string("train.checkpoint_layers=") + checkpoint});
+    Translation task(of(how), how.train, folder_ / "run");
+    const at::Tensor loss = task.loss(3);
+    loss.backward();
+    std::vector<at::Tensor> got = {loss.detach()};
+    for (const auto& named : task.parameters()) got.push_back(named.value.grad().clone());
+    if (first.empty()) first = got;
+    ASSERT_EQ(got.size(), first.size());
+    EXPECT_EQ(got[0].item<double>(), first[0].item<double>());
+    for (size_t i = 1; i < got.size(); ++i) {
+      EXPECT_LE((got[i] - first[i]).abs().max().item<double>(),
+                1e-5 * first[i].abs().max().item<double>() + 1e-8)
+          << task.parameters()[i - 1].name;
+    }
+  }
+  EXPECT_THROW(recipe(kRnn, {"train.checkpoint_layers=true"}), std::invalid_argument);
+}
+
+TEST_F(Translate, ProductsInBf16StayNearF32) {
+  std::vector<double> losses;
+  for (const char* precision : {"f32", "bf16"}) {
+    const Recipe how = recipe(kTransformer, {"train.steps=25", std::string("train.precision=") + precision});
+    Listener listener;
+    listener.step = [&](const StepReport& report) {
+      if (report.step == report.steps) losses.push_back(report.loss);
+    };
+    const auto folder = folder_ / precision;
+    train(*make_task(how, folder), how, folder, listener);
+    // Others read what it saves, in float32.
+    EXPECT_NO_THROW(model::load_translator(folder.string()));
+  }
+  ASSERT_EQ(losses.size(), 2U);
+  EXPECT_NE(losses[1], losses[0]);
+  EXPECT_NEAR(losses[1], losses[0], 0.05 * losses[0]);
+  EXPECT_THROW(recipe(kRnn, {"train.precision=bf16"}), std::invalid_argument);
+}
+
 TEST_F(Translate, WhatIsBestIsDecidedByTheMetricAskedFor) {
   const Recipe how = recipe(kTransformer, {"train.best=bleu", "train.steps=16"});
   std::vector<std::pair<int64_t, bool>> seen;  // the step, whether it was scored
