@@ -16,6 +16,7 @@
 #include "bench/run_bench.h"
 #include "regard/cli/bench_linear.h"
 #include "regard/cli/bench_train.h"
+#include "regard/cli/bench_translate.h"
 #include "regard/cli/interrupt.h"
 #include "regard/cli/output.h"
 #include "regard/cli/verbs.h"
@@ -234,6 +235,7 @@ void add_bench(CLI::App& app) {
 
   add_bench_linear(*verb);
   add_bench_train(*verb);
+  add_bench_translate(*verb);
 
   CLI::App* memory = verb->add_subcommand("memory", "How the scratch of each kernel grows with the length");
   memory->add_flag("--json", options->json, "One JSON object a line");

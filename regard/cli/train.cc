@@ -1,5 +1,5 @@
-#include <malloc.h>
 #include <unistd.h>
+
 #include <cmath>
 #include <cstdio>
 #include <iostream>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "regard/cli/interrupt.h"
+#include "regard/cli/keep_memory.h"
 #include "regard/cli/verbs.h"
 #include "regard/train/loop.h"
 #include "regard/train/make_task.h"
@@ -95,15 +96,6 @@ class Narrator {
   int64_t tokens_ = 0;
   int64_t steps_ = 0;
 };
-
-// A step asks for the same tens of megabytes as the one before: giving them back and taking them anew costs
-// the kernel's time for every page.
-void keep_memory() {
-#ifdef __GLIBC__
-  mallopt(M_MMAP_THRESHOLD, 1 << 30);
-  mallopt(M_TRIM_THRESHOLD, 1 << 30);
-#endif
-}
 
 // Whether products of bfloat16 are instructions here; where they are not, libtorch goes round by float32.
 bool multiplies_bf16() {
