@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,17 +40,22 @@ void print(const nlohmann::ordered_json& row) {
 void run(const Options& options) {
   std::vector<std::string> settings = options.settings;
   if (options.steps > 0) settings.push_back("train.steps=" + std::to_string(options.steps));
-  Progress training("training", "steps"), translating("translating", "texts");
+  // Begun with the first news, so that rates are of the work that they name.
+  std::optional<Progress> training, translating;
   bench::TranslateBench bench;
   bench.recipe = train::read_recipe(options.recipe, settings);
   bench.folder =
       options.out.empty() ? std::filesystem::path(options.recipe).stem().string() + "-bench" : options.out;
   bench.test = options.data;
   bench.beam = options.beam;
-  bench.trained = [&](int64_t done, int64_t all) { training.update(done, all); };
-  bench.translated = [&](int64_t done, int64_t all) {
+  bench.trained = [&](int64_t done, int64_t all) {
+    if (!training) training.emplace("training", "steps");
+    training->update(done, all);
+  };
+  bench.translated = [&, last = int64_t{0}](int64_t done, int64_t all) mutable {
     stop_if_interrupted();
-    translating.update(done, all);
+    if (!translating || done < last) translating.emplace("translating", "texts");
+    translating->update(last = done, all);
   };
   bench.stop = interrupted;
   keep_memory();
