@@ -28,11 +28,12 @@ struct Options {
 };
 
 void print(const nlohmann::ordered_json& row) {
-  char line[200];
-  std::snprintf(line, sizeof line, "%-10s%12lld%8lld%11.0f%12.4f%8.2f%8.2f%8.1f%%%11.4f\n",
+  char valid[20] = "-", line[200];
+  if (row.contains("valid_loss")) std::snprintf(valid, sizeof valid, "%.4f", row["valid_loss"].get<double>());
+  std::snprintf(line, sizeof line, "%-10s%12lld%8lld%11.0f%12s%8.2f%8.2f%8.1f%%%11.4f\n",
                 row["model"].get<std::string>().c_str(), row["parameters"].get<long long>(),
-                row["steps"].get<long long>(), row["tokens_per_second"].get<double>(),
-                row.value("valid_loss", 0.0), row["test_bleu"].get<double>(), row["test_chrf"].get<double>(),
+                row["steps"].get<long long>(), row["tokens_per_second"].get<double>(), valid,
+                row["test_bleu"].get<double>(), row["test_chrf"].get<double>(),
                 100 * row["test_accuracy"].get<double>(), row["test_loss"].get<double>());
   std::cout << line;
 }
