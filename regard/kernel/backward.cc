@@ -200,9 +200,7 @@ HWY_INLINE void add_blocks(const Backward& problem, const LogitRule& rule, const
 HWY_INLINE void store_rows(const AnyView& to, int64_t batch, int64_t head, int64_t position, int64_t count,
                            const float* panels, int64_t panel_rows, float factor) {
   for (int64_t i = 0; i < count; ++i)
-    for (int64_t f = 0; f < to.size[3]; f += kCols)
-      store_out<kCols>(to, batch, head, position + i, f, HWY_MIN(kCols, to.size[3] - f), factor,
-                       panels + f * panel_rows + i * kCols);
+    store_out<kCols>(to, batch, head, position + i, factor, panels + i * kCols, kCols * panel_rows);
 }
 
 template <class T>

@@ -19,9 +19,7 @@ namespace regard::kernel::HWY_NAMESPACE {
 HWY_INLINE void close(const Forward& p, int64_t batch, int64_t head, int64_t query, float maximum, float sum,
                       const float* out) {
   const float factor = close_row(p, batch, head, query, maximum, sum);
-  const int64_t features = p.v.size[3];
-  for (int64_t f = 0; f < features; f += kLanes)
-    store_out<kLanes>(p.out, batch, head, query, f, HWY_MIN(kLanes, features - f), factor, out + f);
+  store_out<kLanes>(p.out, batch, head, query, factor, out, kLanes);
 }
 
 // The splits of an entry that have keys; an entry without keys has one all the same.

@@ -173,9 +173,8 @@ HWY_INLINE void expect_rows(const AnyView& to, int64_t batch, int64_t head, int6
 HWY_INLINE void store_rows(const AnyView& to, int64_t batch, int64_t head, int64_t position, int64_t count,
                            const float* HWY_RESTRICT from, int64_t ld, const float* HWY_RESTRICT factors) {
   for (int64_t r = 0; r < count; ++r)
-    for (int64_t f = 0; f < to.size[3]; f += kCols)
-      store_out<kCols>(to, batch, head, position + r, f, HWY_MIN(kCols, to.size[3] - f),
-                       factors == nullptr ? 1.0F : factors[r], from + r * ld + f);
+    store_out<kCols>(to, batch, head, position + r, factors == nullptr ? 1.0F : factors[r], from + r * ld,
+                     kCols);
 }
 
 HWY_INLINE float dot(D d, const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, int64_t n) {

@@ -173,41 +173,33 @@ HWY_INLINE void pack_query(const T* from, int64_t stride, int64_t features, floa
     load_row(from + f * stride, stride, HWY_MIN(kCols, features - f), factor, to + f * kRows + r * kCols);
 }
 
-// Writes n features of one output row, times factor; `row` holds them as [kWidth] floats.
+// Writes one output row, times factor. row: kWidth of its features side by side, the next ones `step` floats
+// behind.
 template <int64_t kWidth>
-HWY_INLINE void store_out(const AnyView& out, int64_t batch, int64_t head, int64_t position, int64_t feature,
-                          int64_t n, float factor, const float* HWY_RESTRICT row) {
+HWY_INLINE void store_out(const AnyView& out, int64_t batch, int64_t head, int64_t position, float factor,
+                          const float* HWY_RESTRICT row, int64_t step) {
   const D d;
-  const int64_t stride = out.stride[3];
-  const int64_t offset =
-      batch * out.stride[0] + head * out.stride[1] + position * out.stride[2] + feature * stride;
+  const int64_t stride = out.stride[3], features = out.size[3];
+  const int64_t offset = batch * out.stride[0] + head * out.stride[1] + position * out.stride[2];
   const Vec scale = hn::Set(d, factor);
-  if (out.dtype == DType::f32 && stride == 1 && n == kWidth && factor != 0.0F) {
+  int64_t f = 0;
+  if (out.dtype == DType::f32 && stride == 1 && factor != 0.0F) {
     float* to = static_cast<float*>(out.data) + offset;
+    for (; f + kWidth <= features; f += kWidth, row += step)
 #pragma GCC unroll 4
-    for (int64_t i = 0; i < kWidth; i += kLanes) hn::StoreU(hn::Mul(hn::Load(d, row + i), scale), d, to + i);
-    return;
+      for (int64_t i = 0; i < kWidth; i += kLanes)
+        hn::StoreU(hn::Mul(hn::Load(d, row + i), scale), d, to + f + i);
   }
   HWY_ALIGN float scaled[kWidth];
-  for (int64_t i = 0; i < kWidth; i += kLanes)
-    // Selected, not multiplied by 0: a row that sees nothing is 0.
-    hn::Store(factor == 0.0F ? hn::Zero(d) : hn::Mul(hn::Load(d, row + i), scale), d, scaled + i);
-  switch (out.dtype) {
-    case DType::f32: {
-      float* to = static_cast<float*>(out.data) + offset;
-      for (int64_t i = 0; i < n; ++i) to[i * stride] = scaled[i];
-      break;
-    }
-    case DType::bf16: {
-      bf16* to = static_cast<bf16*>(out.data) + offset;
-      for (int64_t i = 0; i < n; ++i) to[i * stride] = to_bf16(scaled[i]);
-      break;
-    }
-    case DType::f16: {
-      f16* to = static_cast<f16*>(out.data) + offset;
-      for (int64_t i = 0; i < n; ++i) to[i * stride] = to_f16(scaled[i]);
-      break;
-    }
+  for (; f < features; f += kWidth, row += step) {
+    for (int64_t i = 0; i < kWidth; i += kLanes)
+      // Selected, not multiplied by 0: a row that sees nothing is 0.
+      hn::Store(factor == 0.0F ? hn::Zero(d) : hn::Mul(hn::Load(d, row + i), scale), d, scaled + i);
+    const int64_t n = HWY_MIN(kWidth, features - f);
+    with_type(out.dtype, [&](auto element) HWY_ATTR {
+      auto* to = static_cast<decltype(element)*>(out.data) + offset + f * stride;
+      for (int64_t i = 0; i < n; ++i) round_to(scaled[i], to[i * stride]);
+    });
   }
 }
 

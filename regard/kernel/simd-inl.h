@@ -1,4 +1,4 @@
-// Loads that widen to float32, exp2 and tanh: shared by the kernels, once per target (Highway's toggle
+// Loads that widen to float32, exp2, log and tanh: shared by the kernels, once per target (Highway's toggle
 // guard).
 #if defined(REGARD_KERNEL_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef REGARD_KERNEL_SIMD_INL_H_
@@ -9,6 +9,7 @@
 
 #include "regard/kernel/hwy_config.h"
 
+#include <cmath>
 #include <numbers>
 
 #include <hwy/highway.h>
@@ -127,6 +128,27 @@ HWY_INLINE Vec tanh(D d, Vec x) {
   const Vec e = exp2(d, hn::Mul(held, hn::Set(d, 2.0F * kLog2e)));
   const Vec large = hn::Sub(one, hn::Div(hn::Set(d, 2.0F), hn::Add(e, one)));
   return hn::IfThenElse(is_large, hn::CopySign(large, x), small);
+}
+
+// Natural logarithm of a normal number above 0, error below 1.2e-7 of it or of ln 2; infinity and NaN stay.
+// x = 2^e m, m in [sqrt(1/2), sqrt(2)); ln(1 + f) = f - f^2 / 2 + f^3 P(f), P minimax, truncation 7e-9.
+HWY_INLINE Vec log(D d, Vec x) {
+  const DI di;
+  const auto bits = hn::BitCast(di, x);
+  const auto e = hn::ShiftRight<23>(hn::Sub(bits, hn::Set(di, 0x3F3504F3)));
+  const Vec f = hn::Sub(hn::BitCast(d, hn::Sub(bits, hn::ShiftLeft<23>(e))), hn::Set(d, 1.0F));
+  Vec p = hn::Set(d, -0.07872329652309418F);
+  p = hn::MulAdd(p, f, hn::Set(d, 0.12878549098968506F));
+  p = hn::MulAdd(p, f, hn::Set(d, -0.1312228888273239F));
+  p = hn::MulAdd(p, f, hn::Set(d, 0.14181433618068695F));
+  p = hn::MulAdd(p, f, hn::Set(d, -0.1662531942129135F));
+  p = hn::MulAdd(p, f, hn::Set(d, 0.2000228613615036F));
+  p = hn::MulAdd(p, f, hn::Set(d, -0.25000783801078796F));
+  p = hn::MulAdd(p, f, hn::Set(d, 0.33333316445350647F));
+  const Vec f2 = hn::Mul(f, f);
+  const Vec tail = hn::MulAdd(hn::Mul(f2, f), p, hn::Mul(f2, hn::Set(d, -0.5F)));
+  const Vec whole = hn::MulAdd(hn::ConvertTo(d, e), hn::Set(d, static_cast<float>(kLn2)), hn::Add(f, tail));
+  return hn::IfThenElse(hn::Lt(x, hn::Set(d, HUGE_VALF)), whole, x);
 }
 
 // The lanes whose bit is set.

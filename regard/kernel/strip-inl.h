@@ -8,6 +8,7 @@
 #define REGARD_KERNEL_STRIP_INL_H_
 #endif
 
+#include "regard/kernel/close-inl.h"
 #include "regard/kernel/dropout-inl.h"
 #include "regard/kernel/logits-inl.h"
 #include "regard/kernel/observe-inl.h"
@@ -111,6 +112,8 @@ struct DotScores {
   HWY_INLINE void load_queries(const Forward& p, const LogitRule& rule, const Rows& rows,
                                const StripScratch& s) const {
     const View<const T> q = p.q.as<const T>();
+    if (rows.count % kRows != 0 || features % kCols != 0)  // what packing leaves out of the tiles
+      for (int64_t i = 0; i < (rows.count + kRows - 1) / kRows * s.q_stride; ++i) s.q[i] = 0.0F;
     for (int64_t r = 0; r < rows.count; ++r)
       pack_query(q.at(rows.batch, rows.head, rows.begin + r), q.stride[3], features, rule.query_factor,
                  r % kRows, s.q + r / kRows * s.q_stride);
@@ -301,9 +304,9 @@ inline HWY_NOINLINE void drop_weights(const Rows& rows, const Forward& p, int64_
   }
 }
 
-// out += weights times values, over one chunk of panels.
+// out += weights times values, over one chunk of panels. first: out is not set yet.
 HWY_INLINE void weigh_values(const Panels& panels, int64_t tile_index, int64_t block, PanelRange range,
-                             int64_t out_features, const StripScratch& s) {
+                             int64_t out_features, bool first, const StripScratch& s) {
   const D d;
   const LiveTile* live = s.live + tile_index * s.live_stride;
   const float* weights = s.scores + tile_index * s.score_stride;
@@ -322,7 +325,10 @@ HWY_INLINE void weigh_values(const Panels& panels, int64_t tile_index, int64_t b
       else
         multiply_add(d, w + at.begin, v + at.begin * kCols, at.end - at.begin, acc);
     }
-    add_to(d, acc, out);
+    if (first)
+      store(d, acc, out);
+    else
+      add_to(d, acc, out);
   }
 }
 
@@ -408,19 +414,17 @@ template <class Scores>
 void run_strip(const Scores& scores, const Forward& p, const LogitRule& rule, const PrefillLayout& layout,
                const Rows& rows, const Panels& panels, const StripScratch& all,
                const ObserveScratch* observed) {
-  const D d;
   const StripScratch& s = all;  // what is the strip's, not a block's
   const int64_t tiles = (rows.count + kRows - 1) / kRows;
   const int64_t out_features = p.out ? p.v.size[3] : 0;
   const int64_t key_count = p.k.size[2];
   if (observed != nullptr) begin_observing(*observed, tiles * kRows);
 
-  for (int64_t i = 0; i < tiles * s.q_stride; ++i) s.q[i] = 0.0F;
   scores.load_queries(p, rule, rows, s);
-  for (int64_t i = 0; i < tiles * s.out_stride; ++i) s.out[i] = 0.0F;
   for (int64_t i = 0; i < tiles * kRows * kLanes; ++i) s.sums[i] = 0.0F;
   for (int64_t i = 0; i < tiles * kRows; ++i) s.row_max[i] = -HUGE_VALF;
 
+  bool first = true;
   for (int64_t block = 0; block < key_count; block += layout.block_keys) {
     const int64_t end = HWY_MIN(block + layout.block_keys, key_count);
     const StripScratch s = all.of_block(layout, block);
@@ -446,23 +450,24 @@ void run_strip(const Scores& scores, const Forward& p, const LogitRule& rule, co
                              rows.begin + t * kRows + distance_offset(p, rows.batch) - block);
         if (out_features == 0) continue;
         if (p.dropout) drop_weights(rows, p, t, block, chunk, s);
-        weigh_values(panels, t, block, chunk, out_features, s);
+        weigh_values(panels, t, block, chunk, out_features, first, s);
         if (HWY_UNLIKELY(restore)) restore_nonfinite(rows, p, panels, t, block, chunk, s);
       }
       begin = chunk.end;
+      first = false;
     }
   }
 
+  float* sums = s.peaks;  // of rows that are done
+  float* factors = s.peaks + layout.row_floats;
+  close_rows(p, rows, s.row_max, s.sums, sums, factors);
   for (int64_t r = 0; r < rows.count; ++r) {
     const int64_t row = rows.begin + r;
-    const float sum = sum_of_lanes(d, hn::Load(d, s.sums + r * kLanes));
-    float factor = close_row(p, rows.batch, rows.head, row, s.row_max[r], sum);
-    if (observed != nullptr) close_observed_row(p, rows, r, s.row_max[r], sum, factor, *observed);
+    float factor = factors[r];
+    if (observed != nullptr) close_observed_row(p, rows, r, s.row_max[r], sums[r], factor, *observed);
     if (p.dropout) factor *= p.dropout.scale();
     float* out = s.out + r / kRows * s.out_stride + r % kRows * kCols;
-    for (int64_t f = 0; f < out_features; f += kCols)
-      store_out<kCols>(p.out, rows.batch, rows.head, row, f, HWY_MIN(kCols, out_features - f), factor,
-                       out + f * kRows);
+    store_out<kCols>(p.out, rows.batch, rows.head, row, factor, out, kTile);
   }
   if (p.observe.wants_weights()) observe_strip(scores, p, rule, layout, rows, panels, s, *observed);
 }

@@ -78,4 +78,14 @@ float to_float(f16 x);
 bf16 to_bf16(float x);
 f16 to_f16(float x);
 
+inline void round_to(float x, float& to) {
+  to = x;
+}
+inline void round_to(float x, bf16& to) {
+  to = to_bf16(x);
+}
+inline void round_to(float x, f16& to) {
+  to = to_f16(x);
+}
+
 }  // namespace regard::kernel

@@ -615,6 +615,21 @@ TEST_P(PrefillRowTest, RowAloneEqualsRowInBlock) {
   }
 }
 
+// The sum of n weights of 1 has the logarithm of n, whatever n's digits are.
+TEST_P(PrefillRowTest, LseOfUniformRowsIsTheLogarithmOfTheirLength) {
+  for (int64_t keys = 1; keys < 3000; keys += 1 + keys / 37) {
+    Case c;
+    c.rows = 13;
+    c.keys = keys;
+    c.dk = c.dv = 1;
+    Data<float> data(c);
+    each(data.q, [](float& x, auto...) { x = 0.0F; });
+    run(data.p, {.kind = Kind::prefill}, 1);
+    const double want = std::log(static_cast<double>(keys));
+    for (int64_t i = 0; i < c.rows; ++i) ASSERT_NEAR(data.lse(0, 0, i, 0), want, 1.5e-7 * want) << keys;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Targets, PrefillRowTest, ::testing::ValuesIn(runnable_targets()),
                          [](const auto& info) { return info.param; });
 
