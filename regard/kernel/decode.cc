@@ -86,8 +86,11 @@ void run_decode(const Forward& p, const ForwardTiling& tiling, std::byte* worksp
     }
   });
   if (layout.splits == 1) return;
-  // Too little work to share out.
-  for (int64_t row = 0; row < p.q.size[0] * p.q.size[1] * p.q.size[2]; ++row) merge(p, layout, row, partials);
+  const int64_t rows = p.q.size[0] * p.q.size[1] * p.q.size[2];
+  constexpr int64_t kFew = 64;  // too little work to share out
+  Serial alone;
+  Parallel& merging = rows <= kFew ? static_cast<Parallel&>(alone) : parallel;
+  merging.run(rows, [&](int64_t row, int) HWY_ATTR { merge(p, layout, row, partials); });
 }
 
 void Decode(const Forward& p, const ForwardTiling& tiling, std::byte* workspace, Parallel& parallel) {

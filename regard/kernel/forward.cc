@@ -10,9 +10,11 @@
 namespace regard::kernel {
 namespace {
 
-// Up to so many query rows per key/value head, reading keys in place beats packing them into panels first
+// Up to so many query rows per key/value head, or queries of any number of heads, which leave most of a
+// register tile of one head empty, reading keys in place beats packing them into panels first
 // (docs/performance.md).
 constexpr int64_t kDecodeRows = 16;
+constexpr int64_t kDecodeQueries = 4;
 
 bool decodable(const Forward& p) {
   return !p.dropout && (p.pages || (p.k.stride[3] == 1 && p.v.stride[3] == 1));
@@ -24,9 +26,9 @@ ForwardTiling choose_forward_tiling(const Forward& p) {
   ForwardTiling tiling;
   const int64_t kv_heads = p.k.size[1];
   const int64_t rows = kv_heads > 0 ? p.q.size[1] / kv_heads * p.q.size[2] : 0;
-  if (decodable(p) && rows <= kDecodeRows) {
+  if (decodable(p) && (rows <= kDecodeRows || p.q.size[2] <= kDecodeQueries)) {
     tiling.kind = ForwardTiling::Kind::decode;
-    tiling.split_keys = 512;
+    tiling.split_keys = rows <= kDecodeRows ? 512 : 256;
   }
   return tiling;
 }

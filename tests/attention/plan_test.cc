@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <tuple>
 
 #include "regard/attention/attention.h"
 #include "regard/attention/reference.h"
@@ -137,6 +138,18 @@ TEST(Plan, PrintsWhatWillHappenAndWhy) {
   }
   problem.add_dense_mask({1, 1, 128, 128}, 0.5);
   EXPECT_THAT(Plan(problem.spec, problem.operands()).to_string(), HasSubstr("live tiles: at most "));
+}
+
+// A register tile takes rows of one head: a token leaves it empty, however many heads share its keys.
+TEST(Plan, ReadsKeysInPlaceForAFewTokensOfManyHeads) {
+  for (const auto& [heads, rows, kernel] : {std::tuple{128, 1, "kernel: decode"},
+                                            {40, 4, "kernel: decode"},
+                                            {4, 5, "kernel: prefill"},
+                                            {2, 8, "kernel: decode"}}) {
+    Problem problem({.Hq = heads, .Lq = rows, .Lk = 40, .Dk = 4, .Dv = 4}, 8);
+    EXPECT_THAT(Plan(problem.spec, problem.operands()).to_string(), HasSubstr(kernel))
+        << heads << ", " << rows;
+  }
 }
 
 TEST(Plan, RefusesAMalformedCallWhenItIsMade) {

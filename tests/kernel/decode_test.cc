@@ -294,7 +294,7 @@ TEST_P(DecodeTest, EntriesOfDifferentLengthsAndAnEmptyOne) {
 }
 
 TEST_P(DecodeTest, AnyGroupAndHeadSize) {
-  for (const int64_t group : {1, 2, 3, 4, 5, 8})
+  for (const int64_t group : {1, 2, 3, 4, 5, 8, 20, 33})
     for (const int64_t dk : {1, 16, 40, 128}) {
       Case c;
       c.heads = 2 * group;
@@ -330,20 +330,23 @@ TEST_P(DecodeTest, ANaNValueReachesItsRowsOnly) {
 }
 
 TEST_P(DecodeTest, BitsDoNotDependOnTheNumberOfThreads) {
-  Case c;
-  c.rows = 2;
-  c.lengths = {700, 0, 130};
-  c.starts = {0, 0, 0};
-  c.kind = std::get<1>(GetParam());
-  Problem<int8_t> problem(c);
-  problem.run(problem.paged, c.kind, 1);
-  const auto want = problem.out.buffer;
-  for (const int threads : {2, 3, 5}) {
-    each(problem.out, [](float& x, auto...) { x = kNan; });
-    problem.run(problem.paged, c.kind, threads);
-    each(problem.out, [&](float& x, auto...) {
-      ASSERT_EQ(x, want[static_cast<size_t>(&x - problem.out.buffer.data())]) << threads << " threads";
-    });
+  for (const int64_t heads : {4, 40}) {  // parts of few rows are merged by one thread, those of many by all
+    Case c;
+    c.heads = heads;
+    c.rows = 2;
+    c.lengths = {700, 0, 130};
+    c.starts = {0, 0, 0};
+    c.kind = std::get<1>(GetParam());
+    Problem<int8_t> problem(c);
+    problem.run(problem.paged, c.kind, 1);
+    const auto want = problem.out.buffer;
+    for (const int threads : {2, 3, 5}) {
+      each(problem.out, [](float& x, auto...) { x = kNan; });
+      problem.run(problem.paged, c.kind, threads);
+      each(problem.out, [&](float& x, auto...) {
+        ASSERT_EQ(x, want[static_cast<size_t>(&x - problem.out.buffer.data())]) << threads << " threads";
+      });
+    }
   }
 }
 
