@@ -3,10 +3,10 @@
 #include <cstring>
 #include <limits>
 #include <mutex>
-#include <new>
 #include <string>
 #include <vector>
 
+#include "regard/kernel/check_numbers.h"
 #include "regard/kernel/dot_products.h"
 #include "regard/kernel/quantized.h"
 #include "regard/kernel/targets.h"
@@ -52,11 +52,8 @@ class Problem {
     std::vector<float> out(static_cast<size_t>(rows * kRows));
     QuantizedProduct p = problem(rows);
     p.out = out.data();
-    const size_t bytes = quantized_workspace(p, 1);
-    std::byte* workspace = static_cast<std::byte*>(::operator new (bytes, std::align_val_t{64}));
     Serial serial;
-    product(p, workspace, serial);
-    ::operator delete (workspace, std::align_val_t{64});
+    product(p, check::Memory(quantized_workspace(p, 1)).bytes().data(), serial);
     return out;
   }
 
