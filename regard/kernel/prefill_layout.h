@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "regard/kernel/forward.h"
+#include "regard/kernel/round_up.h"
 #include "regard/kernel/top_keys.h"
 
 // How the prefill kernel lays out its scratch: sizes that hold for every target (panels of at most 32
@@ -18,10 +19,6 @@ constexpr int64_t kKeyChunk =
           // keeps the rounding error of long rows near that of a short one
 
 constexpr int64_t kWeightsChunk = 96;  // rows for which weights_tile() packs a panel of keys once
-
-constexpr int64_t round_up(int64_t n, int64_t multiple) {
-  return (n + multiple - 1) / multiple * multiple;
-}
 
 struct PrefillLayout {
   // Panels of all key/value heads are packed first and shared by all workers, or each worker packs the head

@@ -6,6 +6,7 @@
 
 #include "regard/kernel/quantized.h"
 #include "regard/kernel/quantized_rows.h"
+#include "regard/kernel/round_up.h"
 
 namespace regard::kernel {
 
@@ -39,7 +40,7 @@ struct QuantizedTiling {
   }
   int64_t shared_bytes() const {
     const int64_t wide = layout.format.bits == 8 ? 2 : 1;
-    return number_bytes() + whole_lines(rows * layout.blocks() * QuantizedLayout::kBlock * wide);
+    return number_bytes() + round_up(rows * layout.blocks() * QuantizedLayout::kBlock * wide, 64);
   }
   int64_t worker_bytes() const {
     if (rows == 1) return 0;
@@ -50,8 +51,7 @@ struct QuantizedTiling {
 
  private:
   // Each part begins where a vector of any target may.
-  static int64_t whole_lines(int64_t bytes) { return (bytes + 63) / 64 * 64; }
-  int64_t number_bytes() const { return whole_lines(rows * layout.blocks() * (1 + layout.groups()) * 4); }
+  int64_t number_bytes() const { return round_up(rows * layout.blocks() * (1 + layout.groups()) * 4, 64); }
 };
 
 }  // namespace regard::kernel
