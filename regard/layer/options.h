@@ -35,6 +35,7 @@ struct VocabularyHeadOptions {
   int64_t width = 1;
   std::vector<int64_t> counts;   // how often each token occurs in the training text
   std::vector<int64_t> cutoffs;  // adaptive, see AdaptiveSoftmaxOptions
+  double division = 4;           // the same
 };
 
 }  // namespace regard::layer

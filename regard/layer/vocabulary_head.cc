@@ -25,9 +25,11 @@ VocabularyHead::VocabularyHead(const VocabularyHeadOptions& options) : options_(
   class_of_ = at::empty({classes}, at::kLong);
   for (int64_t c = 0; c < classes; ++c)
     class_of_.mutable_data_ptr<int64_t>()[order[static_cast<size_t>(c)]] = c;
-  adaptive_ = register_module("adaptive",
-                              std::make_shared<AdaptiveSoftmax>(AdaptiveSoftmaxOptions{
-                                  .width = options.width, .classes = classes, .cutoffs = options.cutoffs}));
+  adaptive_ = register_module(
+      "adaptive", std::make_shared<AdaptiveSoftmax>(AdaptiveSoftmaxOptions{.width = options.width,
+                                                                           .classes = classes,
+                                                                           .cutoffs = options.cutoffs,
+                                                                           .division = options.division}));
 }
 
 at::Tensor VocabularyHead::forward(const at::Tensor& x, const at::Tensor& target) const {

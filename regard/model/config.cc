@@ -152,7 +152,11 @@ void read_vocabulary(const Json& json, const std::string& source, TransformerCon
     io::fail(source, "vocabulary_head.counts has " + std::to_string(options.counts.size()) +
                          " numbers; the vocabulary has " + std::to_string(config.vocabulary));
   }
-  if (adaptive) numbers("cutoffs", 1, options.cutoffs);
+  if (adaptive) {
+    numbers("cutoffs", 1, options.cutoffs);
+    if (io::find_field(*head, "division", source) != nullptr)
+      options.division = io::require_number(*head, "division", 1, 64, source);
+  }
   config.vocabulary_softmax = options;
 }
 

@@ -26,12 +26,16 @@ nlohmann::json vocabulary_head(const DecoderRecipe& model, int64_t tokens,
   head["kind"] = "adaptive";
   std::vector<int64_t> falling = counts;
   std::sort(falling.begin(), falling.end(), std::greater<>());
-  // A cluster works in a quarter of the numbers of the one before it: some must be left.
+  // Each cluster works in fewer numbers than the one before it: some must be left.
+  const double division = model.head_division;
   int64_t clusters = 1;
-  for (int64_t numbers = model.width / 16; numbers >= 4 && clusters < kClusters; numbers /= 4) ++clusters;
-  std::vector<int64_t> cutoffs = layer::choose_cutoffs(falling, model.width, tokens, clusters, kCost);
+  double numbers = static_cast<double>(model.width) / division;
+  while (clusters < kClusters && (numbers /= division) >= 4) ++clusters;
+  std::vector<int64_t> cutoffs =
+      layer::choose_cutoffs(falling, model.width, tokens, clusters, kCost, division);
   if (cutoffs.empty()) cutoffs = {std::max<int64_t>(1, static_cast<int64_t>(counts.size()) / 2)};
   head["cutoffs"] = cutoffs;
+  head["division"] = division;
   return head;
 }
 

@@ -51,6 +51,7 @@ struct DecoderRecipe {
   int64_t latent_rope = 0;          // numbers of a head that are rotated; 0: half a head
   enum class Head : uint8_t { full, adaptive, hierarchical };
   Head head = Head::full;
+  double head_division = 4;  // adaptive: each cluster of rarer tokens works in so many times fewer numbers
   Initialisation initialisation;
 };
 

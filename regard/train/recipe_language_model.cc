@@ -76,6 +76,7 @@ DecoderRecipe read_model(RecipeTable table) {
   out.latent_query_rank = table.integer("latent_query_rank", out.latent_query_rank, 0, 1 << 16);
   out.latent_rope = table.integer("latent_rope", out.latent_rope, 0, 1 << 12);
   out.head = kind_named(table.place("head").c_str(), table.text("head", "full"), kHeads);
+  out.head_division = table.number("head_division", out.head_division, 1, 64);
   out.initialisation = read_initialisation(table, "normal", out.layers);
   table.finish();
   const auto shown = [&](const char* key, int64_t value) {

@@ -154,6 +154,8 @@ TEST_F(LanguageModelOptions, HeadsThatDoNotLookAtEveryTokenAreOurOwn) {
     EXPECT_LT(loss, 4.0) << head;
     EXPECT_EQ(type(), "regard_decoder");
   }
+  trained_loss(recipe({"model.head=adaptive", "model.head_division=2", "train.steps=2"}));
+  EXPECT_EQ(io::read_json(folder_ / "model/config.json")["vocabulary_head"]["division"], 2.0);
   EXPECT_THROW(recipe({"model.head=adaptive", "train.label_smoothing=0.1"}), std::invalid_argument);
   EXPECT_THROW(recipe({"model.head=other"}), std::invalid_argument);
 }
