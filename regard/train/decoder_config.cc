@@ -61,6 +61,8 @@ std::string decoder_config(const DecoderRecipe& model, const TrainRecipe& train,
     published = "MistralForCausalLM";
   }
   const int64_t head_size = model.width / model.heads;
+  int64_t positions = model.positions;
+  if (positions == 0) positions = windowed ? kLongest : train.length;
   nlohmann::json json = {{"model_type", type},
                          {"architectures", {published}},
                          {"num_hidden_layers", model.layers},
@@ -69,7 +71,7 @@ std::string decoder_config(const DecoderRecipe& model, const TrainRecipe& train,
                          {"num_key_value_heads", model.kv_heads},
                          {"intermediate_size", model.feed_forward},
                          {"vocab_size", counts.size()},
-                         {"max_position_embeddings", windowed ? kLongest : train.length},
+                         {"max_position_embeddings", positions},
                          {"hidden_act", "silu"},
                          {"rms_norm_eps", kEpsilon},
                          {"rope_theta", model.rope_base},

@@ -40,6 +40,7 @@ struct DecoderRecipe {
   int64_t kv_heads = 0;      // 0: heads (MHA); 1: MQA
   int64_t feed_forward = 0;  // 0: 8 / 3 of the width, rounded up to a multiple of 32
   int64_t window = 0;        // keys that a row sees, itself included; 0: all
+  int64_t positions = 0;     // that it may be run to; 0: the length of training, with a window any
   double rope_base = 10000;
   layer::RopeScaling rope_scaling;  // none or llama3
   bool tied = true;                 // the head is the token embedding (a full head)

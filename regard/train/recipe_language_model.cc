@@ -66,6 +66,7 @@ DecoderRecipe read_model(RecipeTable table) {
   out.kv_heads = table.integer("kv_heads", out.kv_heads, 0, 1 << 12);
   out.feed_forward = table.integer("feed_forward", out.feed_forward, 0, 1 << 18);
   out.window = table.integer("window", out.window, 0, 1 << 30);
+  out.positions = table.integer("positions", out.positions, 0, 1 << 20);
   out.rope_base = table.number("rope_base", out.rope_base, 1, 1e9);
   read_rope_scaling(table, out.rope_scaling);
   out.tied = table.flag("tied", out.tied);
@@ -113,6 +114,10 @@ DecoderRecipe read_model(RecipeTable table) {
 void check(const DecoderRecipe& model, const TrainRecipe& train) {
   if (train.label_smoothing > 0 && model.head != DecoderRecipe::Head::full)
     throw std::invalid_argument("train.label_smoothing is set; only model.head = \"full\" takes it");
+  if (model.positions > 0 && model.positions < train.length)
+    throw std::invalid_argument("model.positions is " + std::to_string(model.positions) +
+                                "; a piece of training has " + std::to_string(train.length) +
+                                " (train.length)");
   if (train.bf16 && (model.experts > 0 || model.latent_rank > 0))
     throw std::invalid_argument(
         "train.precision is \"bf16\"; mixtures of experts and latent attention are trained in f32 only");

@@ -160,9 +160,11 @@ TEST_F(LanguageModelOptions, HeadsThatDoNotLookAtEveryTokenAreOurOwn) {
   EXPECT_THROW(recipe({"model.head=other"}), std::invalid_argument);
 }
 
-TEST_F(LanguageModelOptions, RopeScalingIsLlama31s) {
-  trained_loss(recipe({"model.rope_factor=8", "model.rope_original_length=24"}));
+TEST_F(LanguageModelOptions, RopeScalingIsLlama31sAndRunsFartherThanTraining) {
+  trained_loss(recipe({"model.rope_factor=8", "model.rope_original_length=24", "model.positions=192"}));
   const auto config = io::read_json(folder_ / "model/config.json");
+  EXPECT_EQ(config["max_position_embeddings"], 192);
+  EXPECT_THROW(recipe({"model.positions=8"}), std::invalid_argument);
   EXPECT_EQ(config["rope_scaling"]["rope_type"], "llama3");
   EXPECT_EQ(config["rope_scaling"]["factor"], 8.0);
 }
