@@ -185,10 +185,7 @@ model::Translator::Step TorchTranslator::step(Decoding& begun, const at::Tensor&
   const at::NoGradGuard no_grad;
   auto* decoding = dynamic_cast<TorchDecoding*>(&begun);
   if (decoding == nullptr) model::refuse_decoding();
-  model::check_step(ids, decoding->ids.size(0));
-  if (decoding->ids.size(1) == decoding->capacity)
-    throw std::invalid_argument("the decoding has no room for more than " +
-                                std::to_string(decoding->capacity) + " positions");
+  model::check_step(ids, decoding->ids.size(0), decoding->ids.size(1), decoding->capacity);
   train(false);
   decoding->ids = at::cat({decoding->ids, ids.unsqueeze(1)}, 1);
   const at::Tensor causal = nn::TransformerImpl::generate_square_subsequent_mask(decoding->ids.size(1));

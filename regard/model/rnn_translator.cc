@@ -183,11 +183,7 @@ class RnnTranslator final : public Translator {
     const at::NoGradGuard no_grad;
     auto* decoding = dynamic_cast<RnnDecoding*>(&begun);
     if (decoding == nullptr) refuse_decoding();
-    check_step(ids, decoding->source_of.size(0));
-    if (decoding->written >= decoding->capacity) {
-      throw std::invalid_argument("translator: position " + std::to_string(decoding->written + 1) +
-                                  " does not fit; the capacity is " + std::to_string(decoding->capacity));
-    }
+    check_step(ids, decoding->source_of.size(0), decoding->written, decoding->capacity);
     ++decoding->written;
     layer::Context context;
     const at::Tensor word = parts_.target_words.gather(ids).view({ids.size(0), config_.embedding});

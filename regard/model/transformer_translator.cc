@@ -209,7 +209,7 @@ class TransformerTranslator final : public Translator {
     const at::NoGradGuard no_grad;
     auto* decoding = dynamic_cast<TransformerDecoding*>(&begun);
     if (decoding == nullptr) refuse_decoding();
-    check_step(ids, decoding->self.batch());
+    check_step(ids, decoding->self.batch(), decoding->self.length(), decoding->self.capacity());
     layer::Context context;
     context.cache = &decoding->self;
     context.position = decoding->self.length();

@@ -53,10 +53,14 @@ void check_capacity(int64_t capacity, int64_t max_positions) {
   }
 }
 
-void check_step(const at::Tensor& ids, int64_t rows) {
+void check_step(const at::Tensor& ids, int64_t rows, int64_t written, int64_t capacity) {
   if (!ids.defined() || ids.dim() != 1 || ids.scalar_type() != at::kLong || ids.size(0) != rows) {
     refuse("the ids of a step are " + shape_text(ids) + "; they must be int64 [" + std::to_string(rows) +
            "]");
+  }
+  if (written >= capacity) {
+    refuse("position " + std::to_string(written + 1) + " does not fit; the capacity is " +
+           std::to_string(capacity));
   }
 }
 
