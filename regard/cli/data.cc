@@ -24,7 +24,7 @@ struct Data {
   std::string name;
   std::string out;
   std::string from;
-  uint64_t seed = 0;
+  uint64_t seed = train::kSeed;
   bool yes = false;
   bool json = false;
 };
@@ -147,19 +147,19 @@ void add_data(CLI::App& app) {
     verb->add_option("name", options->name, "A name from 'regard data list'")->required()->type_name("NAME");
     verb->add_option("--out", options->out, "Folder to write to (default: the set's name)")
         ->type_name("FOLDER");
-    verb->add_option("--seed", options->seed, about);
+    verb->add_option("--seed", options->seed, about)->capture_default_str();
     verb->add_flag("--json", options->json, "Print JSON");
   };
   CLI::App* list_verb = data->add_subcommand("list", "What there is: size, licence, how to have it");
   list_verb->footer("Example: regard data list --json");
   list_verb->add_flag("--json", options->json, "Print JSON");
   CLI::App* make_verb = data->add_subcommand("make", "Generate a set from a seed");
-  make_verb->footer("Example: regard data make shapes --seed 0");
-  common(make_verb, "Another seed, another set (default: 0)");
+  make_verb->footer("Example: regard data make shapes --seed 1");
+  common(make_verb, "Another seed, another set");
   CLI::App* get_verb =
       data->add_subcommand("get", "A set from a package, or from a file that was downloaded");
   get_verb->footer("Example: regard data get tatoeba-en-fr --from fra.txt");
-  common(get_verb, "Which sentences go to valid and test (default: 0)");
+  common(get_verb, "Which sentences go to valid and test");
   get_verb
       ->add_option("--from", options->from,
                    "What was downloaded: a text file, or a folder of a package's files")

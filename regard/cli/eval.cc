@@ -160,10 +160,13 @@ train::TranslationReport evaluate(const std::string& name, const std::vector<tra
   return train::evaluate(translator, texts, how);
 }
 
+std::vector<train::TextPair> texts_of(const Eval& options) {
+  if (options.task.empty()) return train::read_parallel_text(options.data, options.swap);
+  return train::generate(options.generated, options.texts, 2);
+}
+
 void translate_texts(const Eval& options) {
-  const std::vector<train::TextPair> texts = options.task.empty()
-                                                 ? train::read_parallel_text(options.data, options.swap)
-                                                 : train::generate(options.generated, options.texts, 2);
+  const std::vector<train::TextPair> texts = texts_of(options);
   lab::Plot plot;
   plot.title = "BLEU by the length of the source";
   plot.x_label = "tokens of the source, mean of each group";
@@ -189,6 +192,25 @@ void translate_texts(const Eval& options) {
   if (options.png.empty()) return;
   const io::Canvas canvas = lab::draw({plot});
   io::write_png(options.png, canvas.width(), canvas.height(), canvas.rgb());
+}
+
+void answer_texts(const Eval& options) {
+  const train::AnswerQuality found = train::evaluate(model::load(options.models[0]), texts_of(options));
+  if (options.json) {
+    std::cout << nlohmann::json{{"texts", found.texts},
+                                {"accuracy", found.accuracy},
+                                {"loss", found.loss},
+                                {"perplexity", std::exp(found.loss)},
+                                {"tokens", found.tokens}}
+                     .dump()
+              << '\n';
+    return;
+  }
+  char line[200];
+  std::snprintf(line, sizeof line,
+                "%lld texts, %.1f%% answered right as a whole; loss %.4f nats per token of the answers\n",
+                static_cast<long long>(found.texts), 100 * found.accuracy, found.loss);
+  std::cout << line;
 }
 
 void read_text(const Eval& options) {
@@ -236,11 +258,11 @@ void run(Eval options) {
     throw std::invalid_argument("--write keeps the translations of one model; " +
                                 std::to_string(options.models.size()) + " are given");
   if (!options.task.empty()) {
-    if (!translates) throw std::invalid_argument("--task is for models that translate; give --data FILE");
     options.generated.kind = train::generated_named(options.task);
     if (options.generated.shortest == 0) options.generated.shortest = options.generated.longest;
   }
   if (translates) return translate_texts(options);
+  if (!options.task.empty()) return answer_texts(options);
   read_text(options);
 }
 
@@ -268,8 +290,7 @@ void add_eval(CLI::App& app) {
       ->check(CLI::IsMember({"13a", "zh", "none"}))
       ->capture_default_str();
   verb->add_option("--write", options->write, "The translations, one a line")->type_name("FILE");
-  verb->add_option("--task", options->task,
-                   "A generated task instead of a file: copy, reverse, repeat, selective, recall, needle")
+  verb->add_option("--task", options->task, "A generated task instead of a file: " + train::task_names())
       ->type_name("NAME");
   verb->add_option("--symbols", options->generated.symbols, "Of the task")->capture_default_str();
   verb->add_option("--task-length", options->generated.longest, "Of the task's texts, at most")

@@ -72,8 +72,8 @@ std::string sentencepiece_to_json(const std::string& model, bool byte_fallback) 
   return unigram_json(pieces, byte_fallback);
 }
 
-std::string unigram_json(const io::Json& pieces, bool byte_fallback) {
-  io::Json json = vocabulary_json();
+std::string unigram_json(const io::Json& pieces, bool byte_fallback, TokenId behind) {
+  io::Json json = vocabulary_json(behind);
   // SentencePiece's remove_extra_whitespaces and add_dummy_prefix.
   json["normalizer"] = {{"type", "Sequence"},
                         {"normalizers",

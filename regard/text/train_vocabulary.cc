@@ -11,7 +11,7 @@
 
 namespace regard::text {
 
-io::Json vocabulary_json() {
+io::Json vocabulary_json(TokenId behind) {
   io::Json added = io::Json::array();
   constexpr const char* kNames[] = {"<pad>", "<unk>", "<s>", "</s>"};
   for (TokenId id = kPadId; id <= kEosId; ++id) {
@@ -26,8 +26,9 @@ io::Json vocabulary_json() {
   const auto sequence = [](const char* id, int type) {
     return io::Json{{"Sequence", {{"id", id}, {"type_id", type}}}};
   };
-  const io::Json end = {{"SpecialToken", {{"id", "</s>"}, {"type_id", 0}}}};
-  const io::Json ids = {{"</s>", {{"id", "</s>"}, {"ids", {kEosId}}, {"tokens", {"</s>"}}}}};
+  const std::string name = kNames[behind];
+  const io::Json end = {{"SpecialToken", {{"id", name}, {"type_id", 0}}}};
+  const io::Json ids = {{name, {{"id", name}, {"ids", {behind}}, {"tokens", {name}}}}};
   return {{"version", "1.0"},
           {"added_tokens", added},
           {"post_processor",

@@ -14,6 +14,7 @@
 #include "regard/train/image_sets.h"
 #include "regard/train/prepare_text.h"
 #include "regard/train/shapes.h"
+#include "regard/train/zipf_markov.h"
 
 namespace regard::train {
 namespace {
@@ -23,8 +24,13 @@ namespace fs = std::filesystem;
 constexpr const char* kFashionFolder = "/usr/share/datasets/fashion-mnist";
 constexpr const char* kDigitsEntry = "sklearn/datasets/data/digits.csv.gz";
 
-// How many texts a generated task has, by part.
-constexpr std::pair<const char*, int64_t> kTaskTexts[] = {{"train", 10'000}, {"valid", 500}, {"test", 500}};
+// How many texts a generated task has, and how many words the made-up language, by part.
+struct Part {
+  const char* name;
+  int64_t texts, words;
+};
+constexpr Part kParts[] = {{"train", 10'000, 1'000'000}, {"valid", 500, 20'000}, {"test", 500, 20'000}};
+constexpr int64_t kWordsOfALine = 20;
 
 struct ParallelSet {
   std::string_view name;
@@ -120,15 +126,22 @@ std::vector<fs::path> prepare_book(const BookSet& set, const fs::path& from, con
   return writer.written;
 }
 
-DataSet made_task(const char* name, const char* what) {
-  return {name,
-          std::string("generated task: ") + what,
-          Origin::made,
-          "10,000, 500 and 500 lines",
-          "CC0-1.0",
-          "",
-          std::string("regard data make ") + name + " --seed 1",
-          "lines \"source TAB target\"; recipes make the same texts by themselves"};
+// One that is made: no more to say of its licence than that there is nothing to say.
+DataSet made(const std::string& name, const std::string& what, const char* size, const char* preparation) {
+  return {name, what, Origin::made, size, "CC0-1.0", "", "regard data make " + name, preparation};
+}
+
+std::vector<DataSet> made_sets() {
+  std::vector<DataSet> out = {
+      made("shapes", "drawn scenes, captions in English and Chinese, questions with one-word answers",
+           "9,500 pictures of 32 x 32, 55,000 questions", "train, valid and test share no scene")};
+  for (const KnownTask& task : known_tasks())
+    out.push_back(made(task.name, std::string("generated task: ") + task.what, "10,000, 500 and 500 lines",
+                       "lines \"source TAB target\"; recipes make the same texts by themselves"));
+  out.push_back(made(kZipfMarkov, "a made-up language of 20,000 words whose frequencies fall as 1 / rank",
+                     "1,000,000, 20,000 and 20,000 words",
+                     "20 words a line; recipes make the same text by themselves"));
+  return out;
 }
 
 [[noreturn]] void other_origin(const DataSet& set, const char* asked) {
@@ -163,16 +176,7 @@ const std::vector<DataSet>& data_sets() {
   static const std::string kPairs =
       "NFC, odd spaces and curly quotes made plain, each pair once; pairs that share a sentence stay in one "
       "part";
-  static const std::vector<DataSet> all = {
-      {"shapes", "drawn scenes, captions in English and Chinese, questions with one-word answers",
-       Origin::made, "9,500 pictures of 32 x 32, 55,000 questions", "CC0-1.0", "",
-       "regard data make shapes --seed 0", "train, valid and test share no scene"},
-      made_task("copy", "10 symbols -> the same"),
-      made_task("reverse", "10 symbols -> the last first"),
-      made_task("repeat", "10 symbols -> the same twice"),
-      made_task("selective", "10 symbols among 10 dots -> the symbols alone"),
-      made_task("recall", "10 keys with their symbols, then keys -> their symbols"),
-      made_task("needle", "10 noise words and a key with its symbol, then the key -> its symbol"),
+  static const std::vector<DataSet> got = {
       {"digits", "handwritten digits, 8 x 8, grey levels 0 to 16", Origin::package, "1,297 and 500 pictures",
        "CC-BY-4.0 (data), BSD-3-Clause (package)",
        "E. Alpaydin and C. Kaynak 1998, Optical Recognition of Handwritten Digits, UCI Machine Learning "
@@ -212,6 +216,11 @@ const std::vector<DataSet>& data_sets() {
        "3.2 MB", "public domain", "Project Gutenberg",
        "https://www.gutenberg.org/ebooks/2600 (plain text, its header and footer taken away)",
        "line ends, blanks at ends of lines, runs of empty lines"}};
+  static const std::vector<DataSet> all = [] {
+    std::vector<DataSet> out = made_sets();
+    out.insert(out.end(), got.begin(), got.end());
+    return out;
+  }();
   return all;
 }
 
@@ -237,11 +246,24 @@ std::vector<fs::path> make_task(const DataSet& set, const fs::path& folder, uint
   task.seed = seed;
   Writer writer(folder);
   uint64_t stream = 0;
-  for (const auto& [part, count] : kTaskTexts) {
+  for (const Part& part : kParts) {
     std::vector<WithReferences> lines;
-    for (TextPair& text : generate(task, count, stream++))
+    for (TextPair& text : generate(task, part.texts, stream++))
       lines.push_back({text.source, std::move(text.references)});
-    writer.write(std::string(part) + ".tsv", to_tsv(lines));
+    writer.write(std::string(part.name) + ".tsv", to_tsv(lines));
+  }
+  return writer.written;
+}
+
+std::vector<fs::path> make_language(const fs::path& folder, uint64_t seed) {
+  Writer writer(folder);
+  uint64_t stream = 0;
+  for (const Part& part : kParts) {
+    std::string text;
+    int64_t words = 0;
+    for (const int32_t word : zipf_markov({.seed = seed}, part.words, stream++))
+      text += std::to_string(word) + (++words % kWordsOfALine == 0 ? '\n' : ' ');
+    writer.write(std::string(part.name) + ".txt", text);
   }
   return writer.written;
 }
@@ -250,6 +272,7 @@ std::vector<fs::path> make_task(const DataSet& set, const fs::path& folder, uint
 
 std::vector<fs::path> make(const DataSet& set, const fs::path& folder, uint64_t seed) {
   if (set.origin != Origin::made) other_origin(set, "made");
+  if (set.name == kZipfMarkov) return make_language(folder, seed);
   if (set.name != "shapes") return make_task(set, folder, seed);
   create_folder(folder);
   write_shapes(folder, make_shapes({.seed = seed}));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "regard/io/download.h"
+#include "regard/train/shuffle.h"
 
 // The data sets that the documents and recipes speak of: where each comes from, under which licence, and how
 // it is made on this machine. Nothing is fetched unasked.
@@ -38,7 +39,7 @@ const DataSet& data_set(std::string_view name);
 // Into `folder`, which is created. Returns the files written. Throws io::Error; std::invalid_argument for one
 // of another origin.
 std::vector<std::filesystem::path> make(const DataSet& set, const std::filesystem::path& folder,
-                                        uint64_t seed);
+                                        uint64_t seed = kSeed);
 // package: downloads what is not in the downloads folder yet. system: from where the package puts its files,
 // or from `from`, a folder with them.
 std::vector<std::filesystem::path> get(const DataSet& set, const std::filesystem::path& folder,
@@ -46,7 +47,7 @@ std::vector<std::filesystem::path> get(const DataSet& set, const std::filesystem
                                        const io::OnProgress& progress = {});
 // web: of the file that was downloaded (and unpacked).
 std::vector<std::filesystem::path> prepare(const DataSet& set, const std::filesystem::path& from,
-                                           const std::filesystem::path& folder, uint64_t seed);
+                                           const std::filesystem::path& folder, uint64_t seed = kSeed);
 
 // What `get` of a package downloads.
 const io::Wheel& digits_wheel();

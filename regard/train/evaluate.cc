@@ -60,6 +60,11 @@ std::vector<Losses> reference_losses(model::LoadedTranslator& translator,
   return out;
 }
 
+void check_continues(const model::Loaded& loaded) {
+  if (!loaded.model->has_head() || !loaded.model->config().causal)
+    throw std::invalid_argument("'" + loaded.name + "' is no language model that continues texts");
+}
+
 }  // namespace
 
 TranslationReport evaluate(model::LoadedTranslator& translator, const std::vector<TextPair>& texts,
@@ -124,10 +129,16 @@ TranslationReport evaluate(model::LoadedTranslator& translator, const std::vecto
   return out;
 }
 
+AnswerQuality evaluate(const model::Loaded& loaded, const std::vector<TextPair>& texts) {
+  check_continues(loaded);
+  const int64_t length = std::min(loaded.model->config().max_positions, kLongestPiece);
+  return answer_quality(*loaded.model, answer_text(*loaded.tokenizer, texts, length), length,
+                        kBatchTokens / length);
+}
+
 TextQuality evaluate(const model::Loaded& loaded, std::string_view text, int64_t length,
                      const std::function<void(int64_t done, int64_t all)>& progress) {
-  if (!loaded.model->has_head() || !loaded.model->config().causal)
-    throw std::invalid_argument("'" + loaded.name + "' is no language model that continues texts");
+  check_continues(loaded);
   const int64_t longest = loaded.model->config().max_positions;
   if (length == 0) length = std::min(longest, kLongestPiece);
   if (length < 2 || length > longest) {

@@ -10,6 +10,7 @@
 
 #include "regard/model/load_translator.h"
 #include "regard/model/model.h"
+#include "regard/train/answers.h"
 #include "regard/train/parallel_text.h"
 #include "regard/train/translation_score.h"
 
@@ -52,6 +53,10 @@ struct TextQuality {
   double loss = 0;     // nats per token
   double bits_per_byte = 0;
 };
+
+// A language model that was trained on a task, over texts of it. Throws std::invalid_argument for another
+// vocabulary and for a text longer than the model takes.
+AnswerQuality evaluate(const model::Loaded& loaded, const std::vector<TextPair>& texts);
 
 // A language model over a text of any length: pieces of `length` tokens (0: what the model takes, at most
 // 1,024), each of which sees only itself; the last token of one is the first of the next, so that every token

@@ -1,6 +1,8 @@
 #include "regard/train/generated_task.h"
 
 #include <algorithm>
+#include <array>
+#include <numeric>
 #include <random>
 #include <stdexcept>
 #include <utility>
@@ -16,15 +18,39 @@ namespace {
 using Kind = GeneratedTask::Kind;
 using Words = std::vector<std::string>;
 
-constexpr Name<Kind> kKinds[] = {{"copy", Kind::copy},     {"reverse", Kind::reverse},
-                                 {"repeat", Kind::repeat}, {"selective", Kind::selective},
-                                 {"recall", Kind::recall}, {"needle", Kind::needle}};
+constexpr KnownTask kTasks[] = {
+    {"copy", Kind::copy, "10 symbols -> the same"},
+    {"reverse", Kind::reverse, "10 symbols -> the last first"},
+    {"repeat", Kind::repeat, "10 symbols -> the same twice"},
+    {"selective", Kind::selective, "10 symbols among 10 dots -> the symbols alone"},
+    {"recall", Kind::recall, "10 keys with their symbols, then keys -> their symbols"},
+    {"needle", Kind::needle, "10 noise words and a key with its symbol, then the key -> its symbol"},
+    {"listops", Kind::listops, "10 digits in nested lists, such as [MAX 4 [SM 7 9 ] ] -> the value"}};
 constexpr int64_t kMostQueries = 4;
 constexpr int64_t kNoiseWords = 20;
+constexpr int64_t kMostArguments = 5;
 
-std::string joined(const Words& words) {
+enum Operator : uint8_t { max, min, median, sum };
+constexpr std::array<const char*, 4> kOperators = {"[MAX", "[MIN", "[MED", "[SM"};
+
+int64_t applied(Operator op, std::vector<int64_t> values, int64_t modulus) {
+  std::sort(values.begin(), values.end());
+  switch (op) {
+    case max:
+      return values.back();
+    case min:
+      return values.front();
+    case median:
+      return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
+    case sum:
+      break;
+  }
+  return std::accumulate(values.begin(), values.end(), int64_t{0}) % modulus;
+}
+
+std::string joined(const Words& words, const char* between = " ") {
   std::string out;
-  for (const std::string& word : words) out += (out.empty() ? "" : " ") + word;
+  for (const std::string& word : words) out += (out.empty() ? "" : between) + word;
   return out;
 }
 
@@ -83,6 +109,9 @@ class Maker {
         source.push_back(key);
         break;
       }
+      case Kind::listops:
+        target.push_back(std::to_string(expression(n, source)));
+        break;
     }
     return {source, target};
   }
@@ -90,6 +119,23 @@ class Maker {
  private:
   int64_t draw(int64_t limit) {
     return static_cast<int64_t>(below(generator_, static_cast<uint64_t>(limit)));
+  }
+  // Writes one of so many digits; returns its value.
+  int64_t expression(int64_t digits, Words& out) {
+    if (digits == 1) {
+      const int64_t digit = draw(task_.symbols);
+      out.push_back(std::to_string(digit));
+      return digit;
+    }
+    const auto op = static_cast<Operator>(draw(kOperators.size()));
+    out.emplace_back(kOperators[op]);
+    const int64_t arguments = 2 + draw(std::min(digits, kMostArguments) - 1);
+    std::vector<int64_t> share(static_cast<size_t>(arguments), 1);
+    for (int64_t left = digits - arguments; left > 0; --left) ++share[static_cast<size_t>(draw(arguments))];
+    std::vector<int64_t> values;
+    for (const int64_t some : share) values.push_back(expression(some, out));
+    out.emplace_back("]");
+    return applied(op, std::move(values), task_.symbols);
   }
   std::string symbol() { return std::to_string(1 + draw(task_.symbols)); }
 
@@ -99,8 +145,18 @@ class Maker {
 
 }  // namespace
 
+std::span<const KnownTask> known_tasks() {
+  return kTasks;
+}
+
+std::string task_names() {
+  Words names;
+  for (const KnownTask& task : kTasks) names.emplace_back(task.name);
+  return joined(names, ", ");
+}
+
 GeneratedTask::Kind generated_named(const std::string& name) {
-  return kind_named("task", name, kKinds);
+  return kind_named("task", name, kTasks);
 }
 
 std::vector<TextPair> generate(const GeneratedTask& task, int64_t count, uint64_t stream) {
@@ -125,6 +181,12 @@ std::vector<std::string> words_of(const GeneratedTask& task) {
   const auto add = [&](const char* begin, int64_t count) {
     for (int64_t i = 1; i <= count; ++i) out.push_back(numbered(begin, i));
   };
+  if (task.kind == Kind::listops) {
+    for (int64_t digit = 0; digit < task.symbols; ++digit) out.push_back(std::to_string(digit));
+    out.insert(out.end(), kOperators.begin(), kOperators.end());
+    out.emplace_back("]");
+    return out;
+  }
   add("", task.symbols);
   if (task.kind == Kind::selective) out.emplace_back(".");
   if (task.kind == Kind::recall) add("k", task.longest);
@@ -136,11 +198,11 @@ std::vector<std::string> words_of(const GeneratedTask& task) {
   return out;
 }
 
-std::string word_vocabulary(const std::vector<std::string>& words) {
+std::string word_vocabulary(const std::vector<std::string>& words, text::TokenId behind) {
   io::Json pieces = io::Json::array();
   for (const char* special : {"<pad>", "<unk>", "<s>", "</s>"}) pieces.push_back({special, 0.0});
   for (const std::string& word : words) pieces.push_back({"\xE2\x96\x81" + word, -1.0});
-  return text::unigram_json(pieces, false);
+  return text::unigram_json(pieces, false, behind);
 }
 
 }  // namespace regard::train

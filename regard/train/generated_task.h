@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "regard/text/train_vocabulary.h"
 #include "regard/train/parallel_text.h"
+#include "regard/train/shuffle.h"
 
 namespace regard::train {
 
@@ -17,14 +20,26 @@ struct GeneratedTask {
     repeat,     // n symbols -> the same twice: what follows an earlier place is to be found (induction)
     selective,  // n symbols, as many "." scattered among them -> the symbols alone, in order
     recall,  // n pairs of a key and a symbol, "?", up to 4 of the keys -> their symbols (associative recall)
-    needle   // n noise words, one "key symbol" among them at any depth, "?", the key -> the symbol
+    needle,  // n noise words, one "key symbol" among them at any depth, "?", the key -> the symbol
+    // A nested expression of n digits, such as "[MAX 4 [SM 7 9 ] ]" -> its value. Digits are 0 ... symbols -
+    // 1; MED is the median, of an even number the mean of the two in the middle, rounded down; SM the sum
+    // modulo `symbols` (ListOps of Nangia and Bowman 2018, arXiv 1804.06028, in small).
+    listops
   };
   Kind kind = Kind::copy;
   int64_t symbols = 10;
   int64_t shortest = 10, longest = 10;  // n: uniform between them
-  uint64_t seed = 1;
+  uint64_t seed = kSeed;
 };
 
+struct KnownTask {
+  const char* name;
+  GeneratedTask::Kind kind;
+  const char* what;  // with n = 10
+};
+std::span<const KnownTask> known_tasks();
+// Their names with commas between.
+std::string task_names();
 // Throws std::invalid_argument naming the known ones.
 GeneratedTask::Kind generated_named(const std::string& name);
 
@@ -38,7 +53,7 @@ std::vector<TextPair> generate(const GeneratedTask& task, int64_t count, uint64_
 std::vector<std::string> words_of(const GeneratedTask& task);
 
 // A tokenizer.json in which each of the words is one token, with the ids and special tokens of
-// text/train_vocabulary.h in front.
-std::string word_vocabulary(const std::vector<std::string>& words);
+// text/train_vocabulary.h in front, and `behind` behind a text.
+std::string word_vocabulary(const std::vector<std::string>& words, text::TokenId behind = text::kEosId);
 
 }  // namespace regard::train

@@ -19,6 +19,7 @@
 #include "regard/model/weight_file.h"
 #include "regard/text/load.h"
 #include "regard/text/train_vocabulary.h"
+#include "regard/train/answers.h"
 #include "regard/train/byte_tokenizer.h"
 #include "regard/train/decoder_config.h"
 #include "regard/train/generated_task.h"
@@ -31,6 +32,7 @@ namespace {
 constexpr int64_t kWatched = 2;  // texts that heads are watched on
 
 std::string tokenizer_json_of(const TextRecipe& recipe) {
+  if (recipe.task) return word_vocabulary(words_of(*recipe.task), text::kBosId);
   if (recipe.generated) {
     std::vector<std::string> words;
     for (int64_t item = 0; item < recipe.generated->items; ++item) words.push_back(std::to_string(item));
@@ -40,29 +42,10 @@ std::string tokenizer_json_of(const TextRecipe& recipe) {
   return io::read_text(std::filesystem::path(recipe.tokenizer) / "tokenizer.json");
 }
 
-// A made-up text as word_vocabulary() has it: special tokens first. Its bytes are those of the words and a
-// space each.
-TokenText made_up(const ZipfMarkov& language, int64_t length, uint64_t stream, int64_t* bytes) {
-  TokenText out{.tokens = zipf_markov(language, length, stream), .documents = {}};
-  for (int32_t& token : out.tokens) {
-    if (bytes != nullptr) *bytes += static_cast<int64_t>(std::to_string(token).size()) + 1;
-    token += static_cast<int32_t>(text::kEosId) + 1;
-  }
-  return out;
-}
-
 std::vector<int64_t> counts_of(const std::vector<int32_t>& tokens, size_t vocabulary) {
   std::vector<int64_t> counts(vocabulary);
   for (const int32_t token : tokens) ++counts[static_cast<size_t>(token)];
   return counts;
-}
-
-model::Input input_of(const TokenBatch& batch) {
-  return {.ids = batch.ids,
-          .type_ids = {},
-          .lengths = {},
-          .segments = batch.segments,
-          .positions = batch.positions};
 }
 
 }  // namespace
@@ -78,34 +61,51 @@ LanguageModel::LanguageModel(const LanguageModelRecipe& recipe, const TrainRecip
       parameters_(recipe.model.initialisation, "model.", train.seed,
                   train.bf16 ? layer::Weight::Products::bf16 : layer::Weight::Products::f32) {
   const TextRecipe& data = recipe.data;
-  TokenText text = data.generated ? made_up(*data.generated, data.generated_train, 0, nullptr)
-                                  : tokens_of(data.train, nullptr);
+  const bool made = data.generated || data.task;
+  int64_t bytes = 0;
+  TokenText text = made ? made_up(data.generated_train, 0, bytes) : tokens_of(data.train, bytes);
   config_json_ = decoder_config(recipe.model, train, counts_of(text.tokens, tokenizer_->vocabulary_size()));
   auto config = model::read_config(io::parse_json(config_json_, "config.json"), "config.json");
   config.dropout = recipe.model.dropout;
   model_ = model::make_decoder(config, parameters_, model::Naming::hugging_face);
   stream_ = std::make_unique<TokenStream>(std::move(text), train.length, train.batch, train.seed);
   if (data.valid.empty() && data.generated_valid == 0) return;
-  int64_t bytes = 0;
-  valid_ = data.generated ? made_up(*data.generated, data.generated_valid, 1, &bytes)
-                          : tokens_of(data.valid, &bytes);
+  bytes = 0;
+  valid_ = made ? made_up(data.generated_valid, 1, bytes) : tokens_of(data.valid, bytes);
   const auto tokens = static_cast<int64_t>(valid_.tokens.size());
   if (tokens <= train.length) {
     throw std::invalid_argument("the validation text has " + std::to_string(tokens) +
                                 " tokens; more than train.length (" + std::to_string(train.length) +
                                 ") are needed");
   }
-  valid_tokens_per_byte_ = static_cast<double>(tokens) / static_cast<double>(bytes);
+  const int64_t learned = data.task ? std::count(valid_.learned.begin(), valid_.learned.end(), 1) : tokens;
+  valid_tokens_per_byte_ = static_cast<double>(learned) / static_cast<double>(bytes);
 }
 
-TokenText LanguageModel::tokens_of(const std::vector<std::filesystem::path>& paths, int64_t* bytes) const {
+// The words of a language as word_vocabulary() has them, special tokens first; its bytes are those of the
+// words and a space each. Of a task the answers count, as in translation.
+TokenText LanguageModel::made_up(int64_t count, uint64_t stream, int64_t& bytes) const {
+  if (const std::optional<GeneratedTask>& task = recipe_.data.task) {
+    const std::vector<TextPair> texts = generate(*task, count, stream);
+    for (const TextPair& text : texts) bytes += static_cast<int64_t>(text.references.front().size());
+    return answer_text(*tokenizer_, texts, train_.length);
+  }
+  TokenText out{.tokens = zipf_markov(*recipe_.data.generated, count, stream), .documents = {}};
+  for (int32_t& token : out.tokens) {
+    bytes += static_cast<int64_t>(std::to_string(token).size()) + 1;
+    token += static_cast<int32_t>(text::kEosId) + 1;
+  }
+  return out;
+}
+
+TokenText LanguageModel::tokens_of(const std::vector<std::filesystem::path>& paths, int64_t& bytes) const {
   TokenText out;
   const std::string& separator = recipe_.data.documents;
   int32_t document = 0;
   for (const std::filesystem::path& path : paths) {
     const io::MappedFile file = io::MappedFile::open(path);
     const std::string_view text = file.text();
-    if (bytes != nullptr) *bytes += static_cast<int64_t>(text.size());
+    bytes += static_cast<int64_t>(text.size());
     for (size_t begin = 0; begin < text.size();) {
       // A separator ends the document before it.
       size_t end = separator.empty() ? std::string_view::npos : text.find(separator, begin);
@@ -155,10 +155,23 @@ at::Tensor LanguageModel::loss(int64_t pass) {
   return terms.sum.defined() ? loss + terms.sum : loss;
 }
 
+int64_t LanguageModel::tokens(int64_t pass) {
+  return stream_->at(pass).next.ne(kNothing).sum().item<int64_t>();
+}
+
 std::optional<Validation> LanguageModel::validate(int64_t /*step*/) {
   if (valid_.tokens.empty()) return std::nullopt;
   const at::NoGradGuard no_grad;
   Validation out;
+  if (recipe_.data.task) {
+    const AnswerQuality found =
+        answer_quality(*model_, valid_, train_.length, train_.batch, train_.validation_pieces);
+    out.loss = found.loss;
+    out.bits_per_byte = found.loss / std::log(2.0) * valid_tokens_per_byte_;
+    out.tokens = found.tokens;
+    out.accuracy = found.accuracy;
+    return out;
+  }
   double sum = 0;
   for (const TokenBatch& batch :
        pieces_in_order(valid_, train_.length, train_.batch, train_.validation_pieces)) {

@@ -23,7 +23,7 @@ class LanguageModel final : public Task {
 
   const std::vector<Parameters::Named>& parameters() const override { return parameters_.all(); }
   at::Tensor loss(int64_t pass) override;
-  int64_t tokens(int64_t /*pass*/) override { return train_.batch * train_.length; }
+  int64_t tokens(int64_t pass) override;  // that are predicted
   std::optional<Validation> validate(int64_t step) override;
   void save(const std::filesystem::path& folder) const override;
   std::string find_not_a_number(int64_t pass) override;
@@ -42,7 +42,9 @@ class LanguageModel final : public Task {
  private:
   // Of what follows; the sum or mean over all targets but kNothing.
   at::Tensor cross_entropy(const at::Tensor& hidden, const at::Tensor& next, bool mean, double smoothing);
-  TokenText tokens_of(const std::vector<std::filesystem::path>& paths, int64_t* bytes) const;
+  TokenText tokens_of(const std::vector<std::filesystem::path>& paths, int64_t& bytes) const;
+  // What a recipe of made-up texts asks for; stream 0 to train, 1 to validate.
+  TokenText made_up(int64_t count, uint64_t stream, int64_t& bytes) const;
 
   LanguageModelRecipe recipe_;
   TrainRecipe train_;

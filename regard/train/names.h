@@ -13,11 +13,12 @@ struct Name {
   Kind kind;
 };
 
-// The kind of this name. Throws std::invalid_argument that says what `option` is and which names are known.
-template <class Kind, size_t count>
-Kind kind_named(const char* option, const std::string& name, const Name<Kind> (&names)[count]) {
+// The kind of this name, among Names or what has their members. Throws std::invalid_argument that says what
+// `option` is and which names are known.
+template <class Named, size_t count>
+auto kind_named(const char* option, const std::string& name, const Named (&names)[count]) {
   std::string known;
-  for (const Name<Kind>& one : names) {
+  for (const Named& one : names) {
     if (name == one.name) return one.kind;
     known += std::string(known.empty() ? "" : ", ") + one.name;
   }

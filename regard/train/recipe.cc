@@ -63,7 +63,7 @@ Recipe read_recipe(const std::filesystem::path& path, const std::vector<std::str
   if (kind == "language_model") {
     const LanguageModelRecipe& read = out.task.emplace<LanguageModelRecipe>(
         read_language_model(all.table("data"), all.table("model"), path.parent_path()));
-    out.train = read_language_model_training(all.table("train"), read.model);
+    out.train = read_language_model_training(all.table("train"), read);
   } else if (kind == "translator") {
     const TranslatorRecipe& read = out.task.emplace<TranslatorRecipe>(
         read_translator(all.table("data"), all.table("model"), path.parent_path()));

@@ -29,6 +29,8 @@ struct TextRecipe {
   std::string tokenizer = "bytes";  // "bytes" (each byte a token), or a model whose tokenizer is taken
   // Or a text that is made up instead of files, of so many tokens; item t is the word "t".
   std::optional<ZipfMarkov> generated;
+  // Or so many prompts with answers, see answers.h.
+  std::optional<GeneratedTask> task;
   int64_t generated_train = 0, generated_valid = 0;
 };
 
@@ -88,7 +90,7 @@ struct TranslatorRecipe {
 
 // What all kinds of models share.
 struct TrainRecipe {
-  uint64_t seed = 1;
+  uint64_t seed = kSeed;
   int64_t steps = 1000;
   int64_t length = 256;         // language models: tokens of a piece
   int64_t batch = 16;           // language models: pieces of one pass

@@ -10,18 +10,16 @@
 namespace regard::train {
 namespace {
 
-// data.task: a text that is made up.
+// data.task: texts that are made up.
 void read_task(RecipeTable& table, TextRecipe& out) {
-  const std::string name = table.text("task", "");
-  if (name != "zipf_markov")
-    throw std::invalid_argument(table.place("task") + " is \"" + name +
-                                "\"; known for language models is zipf_markov");
+  if (table.text("task", "") != kZipfMarkov)
+    return read_generated(table, out.task.emplace(), out.generated_train, out.generated_valid);
   ZipfMarkov& language = out.generated.emplace();
   language.items = table.integer("items", language.items, 2, 1 << 24);
   language.classes = table.integer("classes", language.classes, 1, 1 << 10);
   language.successors = table.integer("successors", language.successors, 1, 1 << 10);
   language.noise = table.number("noise", language.noise, 0, 1);
-  language.seed = static_cast<uint64_t>(table.integer("seed", 1, 0, INT64_MAX));
+  language.seed = read_seed(table);
   out.generated_train = table.integer("tokens", 1'000'000, 2, 1 << 30);
   out.generated_valid = table.integer("valid_tokens", 20'000, 0, 1 << 30);
 }
@@ -130,15 +128,19 @@ LanguageModelRecipe read_language_model(RecipeTable data, RecipeTable model,
   return {.data = read_data(std::move(data), folder), .model = read_model(std::move(model))};
 }
 
-TrainRecipe read_language_model_training(RecipeTable table, const DecoderRecipe& model) {
-  TrainRecipe out = read_training(table, model.width);
+TrainRecipe read_language_model_training(RecipeTable table, const LanguageModelRecipe& recipe) {
+  TrainRecipe out = read_training(table, recipe.model.width);
   out.length = table.integer("length", out.length, 1, 1 << 20);
   out.batch = table.integer("batch", out.batch, 1, 1 << 20);
   out.validation_pieces = table.integer("validation_pieces", out.validation_pieces, 0, kManySteps);
   out.balance = table.number("balance", out.balance, 0, 100);
   out.diversity = table.number("diversity", out.diversity, -1e6, 1e6);
+  out.best = metric_named(table.text("best", recipe.data.task ? "accuracy" : "loss"));
+  if (out.best != Metric::loss && !(out.best == Metric::accuracy && recipe.data.task))
+    throw std::invalid_argument(table.place("best") + " is \"" + metric_name(out.best) +
+                                "\"; of language models validations measure loss, of tasks also accuracy");
   table.finish();
-  check(model, out);
+  check(recipe.model, out);
   return out;
 }
 

@@ -18,6 +18,20 @@ std::vector<std::filesystem::path> read_paths(RecipeTable& table, const std::str
   return out;
 }
 
+void read_generated(RecipeTable& table, GeneratedTask& task, int64_t& train, int64_t& valid) {
+  task.kind = generated_named(table.text("task", ""));
+  task.symbols = table.integer("symbols", task.symbols, 1, 1 << 20);
+  task.longest = table.integer("length", task.longest, 1, 1 << 16);
+  task.shortest = table.integer("shortest", task.longest, 1, task.longest);
+  task.seed = read_seed(table);
+  train = table.integer("texts", 32000, 1, 1 << 30);
+  valid = table.integer("valid_texts", 500, 0, 1 << 30);
+}
+
+uint64_t read_seed(RecipeTable& table) {
+  return static_cast<uint64_t>(table.integer("seed", kSeed, 0, INT64_MAX));
+}
+
 Initialisation read_initialisation(RecipeTable& table, const std::string& otherwise, int64_t layers) {
   Initialisation out;
   out.kind = initialisation_named(table.text("initialisation", otherwise));
@@ -29,7 +43,7 @@ Initialisation read_initialisation(RecipeTable& table, const std::string& otherw
 
 TrainRecipe read_training(RecipeTable& table, int64_t width) {
   TrainRecipe out;
-  out.seed = static_cast<uint64_t>(table.integer("seed", 1, 0, INT64_MAX));
+  out.seed = read_seed(table);
   out.steps = table.integer("steps", out.steps, 1, kManySteps);
   out.accumulate = table.integer("accumulate", out.accumulate, 1, 1 << 20);
   OptimizerOptions& optimizer = out.optimizer;

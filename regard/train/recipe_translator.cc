@@ -34,17 +34,6 @@ Kind word(RecipeTable& table, const char* key, const Name<Kind> (&names)[count])
   return kind_named(key, table.text(key, names[0].name), names);
 }
 
-void read_task(RecipeTable& table, ParallelRecipe& out) {
-  GeneratedTask& task = out.generated.emplace();
-  task.kind = generated_named(table.text("task", ""));
-  task.symbols = table.integer("symbols", task.symbols, 1, 1 << 20);
-  task.longest = table.integer("length", task.longest, 1, 1 << 16);
-  task.shortest = table.integer("shortest", task.longest, 1, task.longest);
-  task.seed = static_cast<uint64_t>(table.integer("seed", 1, 0, INT64_MAX));
-  out.generated_train = table.integer("texts", 32000, 1, 1 << 30);
-  out.generated_valid = table.integer("valid_texts", 500, 0, 1 << 30);
-}
-
 void read_files(RecipeTable& table, const std::filesystem::path& folder, ParallelRecipe& out) {
   out.train = read_paths(table, "train", folder);
   out.valid = read_paths(table, "valid", folder);
@@ -70,7 +59,7 @@ void read_files(RecipeTable& table, const std::filesystem::path& folder, Paralle
 ParallelRecipe read_data(RecipeTable table, const std::filesystem::path& folder) {
   ParallelRecipe out;
   if (table.has("task")) {
-    read_task(table, out);
+    read_generated(table, out.generated.emplace(), out.generated_train, out.generated_valid);
   } else {
     read_files(table, folder, out);
   }

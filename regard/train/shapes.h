@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "regard/io/idx.h"
+#include "regard/train/shuffle.h"
 
 // Drawn scenes with captions and questions: a world small enough to know everything about it.
 namespace regard::train {
@@ -46,7 +47,7 @@ struct Shapes {
 };
 
 struct ShapesOptions {
-  uint64_t seed = 0;
+  uint64_t seed = kSeed;
   int64_t train = 8000;
   int64_t valid = 500;
   int64_t test = 1000;

@@ -46,18 +46,34 @@ TokenBatch batch_at(const TokenText& text, const std::vector<int64_t>& starts, i
     std::copy(from + 1, from + 1 + length, next + row * length);
   }
   if (!text.documents.empty()) add_documents(text, starts, length, out);
+  if (text.learned.empty()) return out;
+  for (int64_t row = 0; row < rows; ++row) {
+    const uint8_t* learned = text.learned.data() + starts[static_cast<size_t>(row)] + 1;
+    for (int64_t i = 0; i < length; ++i) {
+      if (learned[i] == 0) next[row * length + i] = kNothing;
+    }
+  }
   return out;
 }
 
 }  // namespace
+
+model::Input input_of(const TokenBatch& batch) {
+  return {.ids = batch.ids,
+          .type_ids = {},
+          .lengths = {},
+          .segments = batch.segments,
+          .positions = batch.positions};
+}
 
 TokenStream::TokenStream(TokenText text, int64_t length, int64_t batch, uint64_t seed)
     : text_(std::move(text)),
       length_(length),
       batch_(batch),
       seed_(seed),
-      // At every offset below `length` so many pieces and the token after the last one are there.
-      pieces_((static_cast<int64_t>(text_.tokens.size()) - length) / length) {
+      offsets_(text_.learned.empty() ? length : 1),
+      // At every offset so many pieces and the token after the last one are there.
+      pieces_((static_cast<int64_t>(text_.tokens.size()) - offsets_) / length) {
   if (length < 1 || batch < 1)
     throw std::invalid_argument("TokenStream: length and batch must be at least 1");
   if (pieces_ < batch) {
@@ -71,7 +87,7 @@ TokenBatch TokenStream::at(int64_t step) {
   const int64_t pass = step / batches_per_pass();
   if (pass != pass_) {
     std::mt19937_64 generator = generator_of(seed_, static_cast<uint64_t>(pass));
-    offset_ = static_cast<int64_t>(below(generator, static_cast<uint64_t>(length_)));
+    offset_ = static_cast<int64_t>(below(generator, static_cast<uint64_t>(offsets_)));
     order_ = shuffled(pieces_, generator);
     pass_ = pass;
   }

@@ -9,6 +9,8 @@
 
 #include "regard/io/error.h"
 #include "regard/train/data_sets.h"
+#include "regard/train/generated_task.h"
+#include "regard/train/zipf_markov.h"
 #include "tests/io/files.h"
 
 namespace regard::train {
@@ -126,6 +128,25 @@ TEST(DataSets, AnUnknownNameNamesTheNearestAndEachHasALicence) {
     EXPECT_FALSE(set.address.empty()) << set.name;
     EXPECT_EQ(&data_set(set.name), &set);
   }
+}
+
+TEST(DataSets, WhatIsMadeIsWhatRecipesMake) {
+  const io::TemporaryFolder folder;
+  for (const KnownTask& task : known_tasks()) {
+    const auto files = make(data_set(task.name), folder / task.name);
+    ASSERT_EQ(files.size(), 3u);
+    for (uint64_t stream = 0; stream < 2; ++stream) {
+      std::string lines;
+      for (const TextPair& text : generate({.kind = task.kind}, 500, stream))
+        lines += text.source + '\t' + text.references[0] + '\n';
+      EXPECT_TRUE(io::read_all(files[stream]).starts_with(lines)) << task.name;
+    }
+  }
+  const auto files = make(data_set(kZipfMarkov), folder / kZipfMarkov);
+  std::string words;
+  for (const int32_t word : zipf_markov({}, 20, 1))
+    words += (words.empty() ? "" : " ") + std::to_string(word);
+  EXPECT_TRUE(io::read_all(files.at(1)).starts_with(words + '\n'));
 }
 
 TEST(DataSets, ABookIsPreparedIntoItsParts) {

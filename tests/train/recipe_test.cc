@@ -72,7 +72,7 @@ TEST_F(RecipeFile, WrongKeysNameTheNearestRightOne) {
 
 TEST_F(RecipeFile, WrongValuesNameThePlaceAndWhatIsAllowed) {
   EXPECT_THAT(refusal("[model]\nlayers = 2\n"), HasSubstr("data.train is missing"));
-  EXPECT_THAT(refusal("[data]\ntask = \"copy\"\n"), HasSubstr("known for language models is zipf_markov"));
+  EXPECT_THAT(refusal("[data]\ntask = \"sort\"\n"), HasSubstr("known are copy, reverse"));
   EXPECT_THAT(refusal("[data]\ntask = \"zipf_markov\"\ntrain = \"a\"\n"),
               HasSubstr("data.train is not known"));
   EXPECT_THAT(refusal(kLeast, {"train.steps=0"}), HasSubstr("train.steps is 0; allowed is 1 to"));
