@@ -163,16 +163,20 @@ Sides rows_of_softmax(const FamilyCase& c) {
   const SoftmaxWay way = c.form == "naive"  ? SoftmaxWay::naive
                          : c.form == "safe" ? SoftmaxWay::safe
                                             : SoftmaxWay::online;
-  const kernel::MemoryPasses passes = kernel::memory_passes(way);
+  const auto ours = [=] {
+    kernel::Serial serial;
+    return kernel::softmax(way, false, {rows, c.size, c.size}, x.const_data_ptr<float>(),
+                           out.mutable_data_ptr<float>(), serial);
+  };
+  const kernel::SoftmaxTraffic traffic = ours();
+  const auto all = static_cast<int64_t>(x.nbytes());
   Sides sides;
   sides.compared = true;
-  sides.detail =
-      std::to_string(passes.reads) + " reads, " + std::to_string(passes.writes) + " write of each number";
+  sides.detail = std::to_string(traffic.bytes_read / all) + " reads, " +
+                 std::to_string(traffic.bytes_written / all) + " write of each number";
   sides.peer_name = "torch";
   sides.ours = [=] {
-    kernel::Serial serial;
-    kernel::softmax(way, false, {rows, c.size, c.size}, x.const_data_ptr<float>(),
-                    out.mutable_data_ptr<float>(), serial);
+    ours();
     return out;
   };
   const at::Tensor of_peer = at::empty_like(x);

@@ -1,6 +1,7 @@
 #include "regard/kernel/softmax.h"
 
 #include <cmath>
+#include <vector>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "regard/kernel/softmax.cc"
@@ -20,9 +21,15 @@ constexpr int64_t kSumColumns = 512;
 
 constexpr int64_t kStep = 8;  // vectors at once: one exponential alone is a chain of some 40 cycles
 
+HWY_INLINE int64_t bytes_of(int64_t numbers) {
+  return numbers * static_cast<int64_t>(sizeof(float));
+}
+
 // run(vectors) for all of x[begin, end), kStep vectors at a time; the last ones are filled up with `fill`.
 template <class Run>
-HWY_INLINE void each_vectors(const float* x, int64_t begin, int64_t end, float fill, Run&& run) {
+HWY_INLINE void each_vectors(const float* x, int64_t begin, int64_t end, float fill, SoftmaxTraffic& traffic,
+                             Run&& run) {
+  traffic.bytes_read += bytes_of(end - begin);
   const D d;
   Vec v[kStep];
   int64_t i = begin;
@@ -41,7 +48,10 @@ HWY_INLINE void each_vectors(const float* x, int64_t begin, int64_t end, float f
 
 // to = what change(vectors) leaves, element for element.
 template <class Change>
-HWY_INLINE void map_vectors(const float* x, int64_t columns, float* to, Change&& change) {
+HWY_INLINE void map_vectors(const float* x, int64_t columns, float* to, SoftmaxTraffic& traffic,
+                            Change&& change) {
+  traffic.bytes_read += bytes_of(columns);
+  traffic.bytes_written += bytes_of(columns);
   const D d;
   Vec v[kStep];
   int64_t i = 0;
@@ -79,10 +89,10 @@ struct RowSum {
 };
 
 // Highway's Max may lose a NaN; the sum of exp(x - maximum) has it all the same.
-HWY_INLINE float row_maximum(const float* x, int64_t columns) {
+HWY_INLINE float row_maximum(const float* x, int64_t columns, SoftmaxTraffic& traffic) {
   const D d;
   Vec maximum = hn::Set(d, -HUGE_VALF);
-  each_vectors(x, 0, columns, -HUGE_VALF,
+  each_vectors(x, 0, columns, -HUGE_VALF, traffic,
                [&](const Vec(&v)[kStep]) HWY_ATTR { maximum = hn::Max(maximum, largest(v)); });
   return max_of_lanes(d, maximum);
 }
@@ -98,15 +108,16 @@ HWY_INLINE void exp_from(D d, Vec shift, Vec (&x)[kStep]) {
     x[n] = hn::IfThenElse(hn::Gt(power[n], hn::Set(d, 127.0F)), hn::Set(d, HUGE_VALF), x[n]);
 }
 
-HWY_INLINE double row_sum(const float* x, int64_t columns, float shift) {
+HWY_INLINE double row_sum(const float* x, int64_t columns, float shift, SoftmaxTraffic& traffic) {
   const D d;
   double total = 0.0;
   for (int64_t begin = 0; begin < columns; begin += kSumColumns) {
     Vec sum = hn::Zero(d);
-    each_vectors(x, begin, HWY_MIN(begin + kSumColumns, columns), -HUGE_VALF, [&](Vec(&v)[kStep]) HWY_ATTR {
-      exp_from(d, hn::Set(d, shift), v);
-      sum = hn::Add(sum, sum_of(v));
-    });
+    each_vectors(x, begin, HWY_MIN(begin + kSumColumns, columns), -HUGE_VALF, traffic,
+                 [&](Vec(&v)[kStep]) HWY_ATTR {
+                   exp_from(d, hn::Set(d, shift), v);
+                   sum = hn::Add(sum, sum_of(v));
+                 });
     total += static_cast<double>(sum_of_lanes(d, sum));
   }
   return total;
@@ -124,7 +135,7 @@ HWY_INLINE void add_columns(RowSum& row, float maximum, double sum) {
 }
 
 // One pass: of each lane its own running maximum and sum, merged after every kSumColumns.
-HWY_INLINE RowSum online_sum(const float* x, int64_t columns) {
+HWY_INLINE RowSum online_sum(const float* x, int64_t columns, SoftmaxTraffic& traffic) {
   const D d;
   const Vec nothing = hn::Set(d, -HUGE_VALF);
   RowSum row{-HUGE_VALF, 0.0};
@@ -133,15 +144,16 @@ HWY_INLINE RowSum online_sum(const float* x, int64_t columns) {
   for (int64_t begin = 0; begin < columns; begin += kSumColumns) {
     Vec maximum = nothing;
     Vec sum = hn::Zero(d);
-    each_vectors(x, begin, HWY_MIN(begin + kSumColumns, columns), -HUGE_VALF, [&](Vec(&v)[kStep]) HWY_ATTR {
-      const Vec higher = hn::Max(maximum, largest(v));
-      // -infinity minus itself: no sum yet, or none to add.
-      const Vec safe = hn::IfThenElse(hn::Eq(higher, nothing), hn::Zero(d), higher);
-      const Vec kept = exp2(d, hn::Mul(hn::Sub(maximum, safe), hn::Set(d, kLog2e)));
-      exp_from(d, safe, v);
-      sum = hn::MulAdd(sum, kept, sum_of(v));
-      maximum = higher;
-    });
+    each_vectors(x, begin, HWY_MIN(begin + kSumColumns, columns), -HUGE_VALF, traffic,
+                 [&](Vec(&v)[kStep]) HWY_ATTR {
+                   const Vec higher = hn::Max(maximum, largest(v));
+                   // -infinity minus itself: no sum yet, or none to add.
+                   const Vec safe = hn::IfThenElse(hn::Eq(higher, nothing), hn::Zero(d), higher);
+                   const Vec kept = exp2(d, hn::Mul(hn::Sub(maximum, safe), hn::Set(d, kLog2e)));
+                   exp_from(d, safe, v);
+                   sum = hn::MulAdd(sum, kept, sum_of(v));
+                   maximum = higher;
+                 });
     hn::Store(maximum, d, maxima);
     hn::Store(sum, d, sums);
     for (int64_t n = 0; n < kLanes; ++n) add_columns(row, maxima[n], sums[n]);
@@ -149,26 +161,27 @@ HWY_INLINE RowSum online_sum(const float* x, int64_t columns) {
   return row;
 }
 
-void softmax_row(SoftmaxWay way, bool log, int64_t columns, const float* x, float* out) {
+void softmax_row(SoftmaxWay way, bool log, int64_t columns, const float* x, float* out,
+                 SoftmaxTraffic& traffic) {
   const D d;
   RowSum row{0.0F, 0.0};
   if (way == SoftmaxWay::online) {
-    row = online_sum(x, columns);
+    row = online_sum(x, columns, traffic);
   } else {
-    if (way == SoftmaxWay::safe) row.maximum = row_maximum(x, columns);
-    row.sum = row_sum(x, columns, row.maximum == -HUGE_VALF ? 0.0F : row.maximum);
+    if (way == SoftmaxWay::safe) row.maximum = row_maximum(x, columns, traffic);
+    row.sum = row_sum(x, columns, row.maximum == -HUGE_VALF ? 0.0F : row.maximum, traffic);
   }
   const Vec shift = hn::Set(d, row.maximum == -HUGE_VALF ? 0.0F : row.maximum);
   if (log) {
     // Two steps: the difference to the maximum is exact where it matters.
     const Vec rest = hn::Set(d, row.sum == 0.0 ? 0.0F : static_cast<float>(std::log(row.sum)));
-    map_vectors(x, columns, out, [&](Vec(&v)[kStep]) HWY_ATTR {
+    map_vectors(x, columns, out, traffic, [&](Vec(&v)[kStep]) HWY_ATTR {
 #pragma GCC unroll 8
       for (int64_t n = 0; n < kStep; ++n) v[n] = hn::Sub(hn::Sub(v[n], shift), rest);
     });
   } else {
     const Vec factor = hn::Set(d, row.sum == 0.0 ? 0.0F : static_cast<float>(1.0 / row.sum));
-    map_vectors(x, columns, out, [&](Vec(&v)[kStep]) HWY_ATTR {
+    map_vectors(x, columns, out, traffic, [&](Vec(&v)[kStep]) HWY_ATTR {
       exp_from(d, shift, v);
 #pragma GCC unroll 8
       for (int64_t n = 0; n < kStep; ++n) v[n] = hn::Mul(v[n], factor);
@@ -212,19 +225,31 @@ void softmax_backward_row(bool log, int64_t columns, const float* y, const float
 template <class Row>
 void each_row(const Rows2d& rows, Parallel& parallel, Row&& row) {
   const int64_t step = HWY_MAX(kTaskBytes / HWY_MAX(rows.columns * 4, int64_t{1}), int64_t{1});
-  parallel.run((rows.rows + step - 1) / step, [&](int64_t task, int /*worker*/) HWY_ATTR {
-    for (int64_t i = task * step; i < HWY_MIN((task + 1) * step, rows.rows); ++i) row(i * rows.stride);
+  parallel.run((rows.rows + step - 1) / step, [&](int64_t task, int worker) HWY_ATTR {
+    for (int64_t i = task * step; i < HWY_MIN((task + 1) * step, rows.rows); ++i)
+      row(i * rows.stride, worker);
   });
 }
 
-void Softmax(SoftmaxWay way, bool log, const Rows2d& rows, const float* x, float* out, Parallel& parallel) {
-  each_row(rows, parallel,
-           [&](int64_t at) HWY_ATTR { softmax_row(way, log, rows.columns, x + at, out + at); });
+struct alignas(64) WorkerTraffic : SoftmaxTraffic {};  // a cache line each
+
+SoftmaxTraffic Softmax(SoftmaxWay way, bool log, const Rows2d& rows, const float* x, float* out,
+                       Parallel& parallel) {
+  std::vector<WorkerTraffic> counted(static_cast<size_t>(parallel.workers()));
+  each_row(rows, parallel, [&](int64_t at, int worker) HWY_ATTR {
+    softmax_row(way, log, rows.columns, x + at, out + at, counted[static_cast<size_t>(worker)]);
+  });
+  SoftmaxTraffic all;
+  for (const SoftmaxTraffic& one : counted) {
+    all.bytes_read += one.bytes_read;
+    all.bytes_written += one.bytes_written;
+  }
+  return all;
 }
 
 void SoftmaxBackward(bool log, const Rows2d& rows, const float* y, const float* grad, float* grad_x,
                      Parallel& parallel) {
-  each_row(rows, parallel, [&](int64_t at) HWY_ATTR {
+  each_row(rows, parallel, [&](int64_t at, int /*worker*/) HWY_ATTR {
     softmax_backward_row(log, rows.columns, y + at, grad + at, grad_x + at);
   });
 }
@@ -241,17 +266,10 @@ namespace regard::kernel {
 HWY_EXPORT(Softmax);
 HWY_EXPORT(SoftmaxBackward);
 
-MemoryPasses memory_passes(SoftmaxWay way) {
-  return way == SoftmaxWay::safe ? MemoryPasses{3, 1} : MemoryPasses{2, 1};
-}
-
 SoftmaxTraffic softmax(SoftmaxWay way, bool log, const Rows2d& rows, const float* x, float* out,
                        Parallel& parallel) {
   if (rows.rows <= 0 || rows.columns <= 0) return {};
-  REGARD_DISPATCH(Softmax)(way, log, rows, x, out, parallel);
-  const MemoryPasses passes = memory_passes(way);
-  const int64_t bytes = rows.rows * rows.columns * static_cast<int64_t>(sizeof(float));
-  return {passes.reads * bytes, passes.writes * bytes};
+  return REGARD_DISPATCH(Softmax)(way, log, rows, x, out, parallel);
 }
 
 void softmax_backward(bool log, const Rows2d& rows, const float* y, const float* grad, float* grad_x,

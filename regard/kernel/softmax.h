@@ -15,14 +15,7 @@ enum class SoftmaxWay : uint8_t {
           // arXiv 1805.02867, algorithm 3)
 };
 
-// How often each element of a row is read and written.
-struct MemoryPasses {
-  int reads;
-  int writes;
-};
-MemoryPasses memory_passes(SoftmaxWay way);
-
-// What a call went over.
+// What a call went over, counted by its passes as they go: bytes of all rows, once for each pass.
 struct SoftmaxTraffic {
   int64_t bytes_read = 0;
   int64_t bytes_written = 0;
