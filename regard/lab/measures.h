@@ -11,6 +11,7 @@ Result measure_softmax(const Options& options);
 Result measure_dispersion(const Options& options);
 Result measure_projections(const Options& options);
 Result measure_path(const Options& options);
+Result measure_length(const Options& options);
 Result measure_mixture(const Options& options);
 Result measure_parameters(const Options& options);
 Result measure_cache(const Options& options);

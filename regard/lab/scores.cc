@@ -131,20 +131,10 @@ Result measure_scores(const Options& options) {
                           .score = kind,
                           .feed_forward = false,
                           .seed = static_cast<uint64_t>(seed)});
-        Reversals task(kLength, kVocabulary, static_cast<uint64_t>(seed), 0);
-        const Batch test = Reversals(kLength, kVocabulary, static_cast<uint64_t>(seed), 1).next(64);
-        double reached = static_cast<double>(steps);
-        SmallTraining training;
-        training.steps = steps;
-        training.after = [&](int64_t step, double) {
-          if (step % 5 == 0 && reached == static_cast<double>(steps) && accuracy(model, test) >= 0.95)
-            reached = static_cast<double>(step);
-          return true;
-        };
-        outcome.seconds.push_back(train_small(
-            model, [&] { return task.next(32); }, training));
-        outcome.accuracy.push_back(accuracy(model, test));
-        outcome.steps.push_back(reached);
+        const Reversing learned = learn_to_reverse(model, steps);
+        outcome.seconds.push_back(learned.seconds);
+        outcome.accuracy.push_back(learned.accuracy);
+        outcome.steps.push_back(learned.steps);
       }
       const Spread right = spread(outcome.accuracy);
       table.add({std::string(layer::name(kind)), size, right.mean, right.deviation,

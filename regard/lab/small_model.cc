@@ -1,7 +1,6 @@
 #include "regard/lab/small_model.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
 #include <chrono>
@@ -9,23 +8,12 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "regard/lab/one_thread.h"
 #include "regard/layer/dropout.h"
 #include "regard/train/generated_task.h"
 
 namespace regard::lab {
 namespace {
-
-// Work so small is slower on two threads than on one: they would wait for each other at every operator.
-class OneThread {
- public:
-  OneThread() { at::set_num_threads(1); }
-  ~OneThread() { at::set_num_threads(before_); }
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-
- private:
-  int before_ = at::get_num_threads();
-};
 
 constexpr int64_t kTexts = 4096;  // of a task; then they come again
 
@@ -153,6 +141,21 @@ double accuracy(const SmallModel& model, const Batch& batch) {
   return (best == batch.targets.reshape({-1})).to(at::kDouble).mean().item<double>();
 }
 
+double gradient_norm(const SmallModel& model, const Batch& batch, const std::string& parameter) {
+  const auto named = model.named();
+  const auto clear = [&] {
+    for (const auto& one : named) one.value.mutable_grad() = at::Tensor();
+  };
+  clear();
+  loss_of(model.forward(batch.ids), batch).backward();
+  double norm = -1;
+  for (const auto& one : named)
+    if (one.name == parameter) norm = one.value.grad().norm().item<double>();
+  clear();
+  if (norm < 0) throw std::invalid_argument("SmallModel has no parameter '" + parameter + "'");
+  return norm;
+}
+
 double train_small(SmallModel& model, const std::function<Batch()>& next, const SmallTraining& training) {
   const OneThread one_thread;
   train::OptimizerOptions options;
@@ -202,6 +205,27 @@ Batch Reversals::next(int64_t batch) {
   const Batch out{ids_.narrow(0, at_, batch), targets_.narrow(0, at_, batch)};
   at_ += batch;
   return out;
+}
+
+Reversing learn_to_reverse(SmallModel& model, int64_t steps) {
+  const SmallModelOptions& o = model.options();
+  Reversals task(o.length, o.vocabulary, o.seed, 0);
+  const Batch test = Reversals(o.length, o.vocabulary, o.seed, 1).next(64);
+  Reversing found{.steps = static_cast<double>(steps)};
+  SmallTraining training;
+  training.steps = steps;
+  bool reached = false;
+  training.after = [&](int64_t step, double) {
+    if (step % 5 == 0 && !reached && accuracy(model, test) >= 0.95) {
+      reached = true;
+      found.steps = static_cast<double>(step);
+    }
+    return true;
+  };
+  found.seconds = train_small(
+      model, [&] { return task.next(32); }, training);
+  found.accuracy = accuracy(model, test);
+  return found;
 }
 
 double entropy_share(const at::Tensor& map) {

@@ -60,7 +60,7 @@ TEST(LabExperiments, AnUnknownNameNamesTheNearest) {
       [] { experiment("scalling"); },
       ThrowsMessage<std::invalid_argument>("there is no experiment 'scalling'; did you mean 'scaling'?"));
   EXPECT_THAT([] { experiment("zzzzzz"); },
-              ThrowsMessage<std::invalid_argument>(HasSubstr("there are path, mixture")));
+              ThrowsMessage<std::invalid_argument>(HasSubstr("there are path, length, mixture")));
 }
 
 TEST(LabExperiments, NoSeedIsRefused) {
