@@ -7,8 +7,11 @@
 #include "regard/autograd/attention.h"
 #include "regard/lab/columns.h"
 #include "regard/lab/measures.h"
+#include "regard/lab/published.h"
 #include "regard/lab/tensors.h"
 #include "regard/layer/kv_cache.h"
+#include "regard/model/model.h"
+#include "regard/model/registry.h"
 
 // What a decoder must keep of the tokens it has read, in bytes of real caches, and that it needs nothing
 // else.
@@ -21,20 +24,21 @@ constexpr int64_t kHeadSize = 64;
 constexpr int64_t kLatent = 4 * kHeadSize;
 constexpr int64_t kRotated = kHeadSize / 2;
 
-layer::KvCache make_cache(int64_t kv_heads, int64_t capacity, kernel::CacheType type) {
+layer::KvCache make_cache(int64_t kv_heads, int64_t head_size, int64_t capacity, kernel::CacheType type) {
   layer::KvCache::Shape shape;
   shape.layers = 1;
   shape.kv_heads = kv_heads;
-  shape.key_size = shape.value_size = kHeadSize;
+  shape.key_size = shape.value_size = head_size;
   shape.capacity = capacity;
   shape.type = type;
   return layer::KvCache(shape);
 }
 
 // Bytes in use after so many tokens.
-int64_t bytes(int64_t kv_heads, int64_t tokens, kernel::CacheType type = kernel::CacheType::f32) {
-  layer::KvCache cache = make_cache(kv_heads, tokens, type);
-  const at::Tensor rows = at::zeros({1, kv_heads, tokens, kHeadSize});
+int64_t bytes(int64_t kv_heads, int64_t head_size, int64_t tokens,
+              kernel::CacheType type = kernel::CacheType::f32) {
+  layer::KvCache cache = make_cache(kv_heads, head_size, tokens, type);
+  const at::Tensor rows = at::zeros({1, kv_heads, tokens, head_size});
   cache.append(0, rows, rows);
   return cache.bytes();
 }
@@ -47,6 +51,46 @@ int64_t latent_bytes(int64_t tokens) {
   shape.values_in_keys = true;
   shape.pages = (tokens + shape.page_size - 1) / shape.page_size;
   return static_cast<int64_t>(attention::KvCache(shape).bytes());
+}
+
+// A token's share of what a model keeps, in every type: of the models that are here, by their files, and of
+// published ones. Encoders keep nothing.
+Table models(std::vector<std::string>& absent, bool& in_proportion, std::string& grouped) {
+  Table table{"cache-models",
+              "bytes that a token adds, all layers, and GB at 8,192 tokens in bf16",
+              {text("model"), count("layers"), count("heads"), count("KV heads"), count("size"), count("f32"),
+               count("bf16"), count("i8"), number("GB", 3), number("% of MHA", 1)},
+              {}};
+  constexpr int64_t kTokens = 64;
+  const auto add = [&](const std::string& name, int64_t layers, int64_t heads, int64_t kv_heads,
+                       int64_t head_size, bool writes) {
+    const auto token = [&](int64_t of, kernel::CacheType type) {
+      return writes ? layers * bytes(of, head_size, kTokens, type) / kTokens : 0;
+    };
+    const int64_t f32 = token(kv_heads, kernel::CacheType::f32);
+    const int64_t bf16 = token(kv_heads, kernel::CacheType::bf16);
+    const int64_t all = token(heads, kernel::CacheType::f32);
+    const double share = writes ? 100.0 * static_cast<double>(f32) / static_cast<double>(all) : 0;
+    in_proportion = in_proportion && f32 * heads == all * kv_heads;
+    if (writes && kv_heads < heads)
+      grouped += say("%s%s %.0f %% (%lld of %lld heads), %lld bytes a token in bf16",
+                     grouped.empty() ? "" : "; ", name.c_str(), share, static_cast<long long>(kv_heads),
+                     static_cast<long long>(heads), static_cast<long long>(bf16));
+    table.add({name, layers, heads, kv_heads, head_size, f32, bf16, token(kv_heads, kernel::CacheType::i8),
+               8192e-9 * static_cast<double>(bf16), share});
+  };
+  for (const model::KnownModel& known : model::known_models()) {
+    if (!known.installed()) {
+      absent.push_back(known.name);
+      continue;
+    }
+    const model::Loaded loaded = model::load(known.name);
+    const model::Config& config = loaded.model->config();
+    add(known.title, config.layers, config.heads, config.kv_heads, config.head_size, config.causal);
+  }
+  for (const PublishedModel& p : kPublished)
+    add(p.name, p.layers, p.heads, p.kv_heads, p.head_size, p.writes);
+  return table;
 }
 
 }  // namespace
@@ -65,8 +109,8 @@ Result measure_cache(const Options& options) {
   const at::Tensor query = at::zeros({1, kHeads, 1, kHeadSize});
   const auto query_bytes = static_cast<int64_t>(query.nbytes());
   for (int64_t tokens = 256; tokens <= longest; tokens *= 2) {
-    const int64_t values[] = {bytes(kHeads, tokens), bytes(2, tokens), bytes(1, tokens),
-                              latent_bytes(tokens)};
+    const int64_t values[] = {bytes(kHeads, kHeadSize, tokens), bytes(2, kHeadSize, tokens),
+                              bytes(1, kHeadSize, tokens), latent_bytes(tokens)};
     table.add({tokens, query_bytes, values[0], values[1], values[2], values[3]});
     for (size_t i = 0; i < std::size(curves); ++i) {
       curves[i].x.push_back(static_cast<double>(tokens));
@@ -89,9 +133,9 @@ Result measure_cache(const Options& options) {
               say("MHA at %lld tokens by what is kept of each number", static_cast<long long>(longest)),
               {text("type"), count("bytes")},
               {}};
-  types.add({std::string("f32"), bytes(kHeads, longest)});
-  types.add({std::string("bf16"), bytes(kHeads, longest, kernel::CacheType::bf16)});
-  types.add({std::string("i8"), bytes(kHeads, longest, kernel::CacheType::i8)});
+  types.add({std::string("f32"), bytes(kHeads, kHeadSize, longest)});
+  types.add({std::string("bf16"), bytes(kHeads, kHeadSize, longest, kernel::CacheType::bf16)});
+  types.add({std::string("i8"), bytes(kHeads, kHeadSize, longest, kernel::CacheType::i8)});
 
   // Decode from keys and values alone equals the whole computation.
   const int64_t n = 64;
@@ -102,12 +146,18 @@ Result measure_cache(const Options& options) {
   attention::Spec causal;
   causal.mask = attention::Mask::causal(attention::Align::bottom_right);
   const at::Tensor whole = autograd::attention(causal, q, k, v);
-  layer::KvCache cache = make_cache(kHeads, n, kernel::CacheType::f32);
+  layer::KvCache cache = make_cache(kHeads, kHeadSize, n, kernel::CacheType::f32);
   double most = 0;
   for (int64_t i = 0; i < n; ++i) {
     cache.append(0, k.narrow(2, i, 1), v.narrow(2, i, 1));
     most = std::max(most, difference(cache.attend(0, {}, q.narrow(2, i, 1)), whole.narrow(2, i, 1)));
   }
+
+  options.tell("caches of real models");
+  std::vector<std::string> absent;
+  std::string grouped;
+  bool real_in_proportion = true;
+  Table real = models(absent, real_in_proportion, grouped);
 
   Result result;
   result.findings = {
@@ -121,7 +171,12 @@ Result measure_cache(const Options& options) {
        say("at %lld tokens: MHA %.0f bytes, GQA with 2 groups %.0f, MQA %.0f, MLA %.0f",
            static_cast<long long>(longest), table.number(last, "k and v: MHA"),
            table.number(last, "GQA, 2 groups"), table.number(last, "MQA"), table.number(last, "MLA")),
-       decided(in_proportion && linear)}};
+       decided(in_proportion && linear)},
+      {"Models with groups of heads keep that much less.", std::string(kSeries) + ", 4.1",
+       "of what a key head for each query head would keep: " + grouped,
+       decided(real_in_proportion && !grouped.empty())}};
+  for (const std::string& name : absent)
+    result.notes.push_back("'regard models get " + name + "' lets its file be counted too.");
   result.plots = {{"bytes of a layer's cache",
                    "tokens",
                    "bytes",
@@ -129,7 +184,7 @@ Result measure_cache(const Options& options) {
                    true,
                    {},
                    {std::begin(curves), std::end(curves)}}};
-  result.tables = {std::move(table), std::move(types)};
+  result.tables = {std::move(table), std::move(types), std::move(real)};
   return result;
 }
 

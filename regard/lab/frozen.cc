@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <random>
 
@@ -36,6 +37,20 @@ double changed(const std::vector<at::Tensor>& before, const std::vector<at::Tens
     all += static_cast<double>(before[i].numel());
   }
   return differing / all;
+}
+
+// The matrices that a layer's attention has, by their names: "q", "k", ...
+std::vector<std::string> attention_matrices(const SmallModel& model) {
+  const std::string begin = "block0_";
+  const std::string end = ".weight";
+  std::vector<std::string> out;
+  for (const auto& parameter : model.named()) {
+    const std::string& name = parameter.name;
+    if (!name.starts_with(begin) || !name.ends_with(end) || parameter.value.dim() != 2) continue;
+    const std::string part = name.substr(begin.size(), name.size() - begin.size() - end.size());
+    if (part != "up" && part != "down") out.push_back(part);  // the feed-forward's
+  }
+  return out;
 }
 
 // Written to a file and read into a model that began elsewhere.
@@ -98,6 +113,10 @@ Result measure_frozen(const Options& options) {
     same = same && apart == 0;
     moving = moving && maps > 0.01;
   }
+  const std::vector<std::string> matrices = attention_matrices(SmallModel(model_options(0)));
+  std::string listed;
+  for (const std::string& matrix : matrices) listed += (listed.empty() ? "" : ", ") + matrix;
+  const bool misprint = std::find(matrices.begin(), matrices.end(), "t") != matrices.end();
   Result result;
   result.findings = {
       {"W_Q, W_K and W_V are learned in training and fixed in use.", std::string(kSeries) + ", 2.1",
@@ -109,7 +128,10 @@ Result measure_frozen(const Options& options) {
        std::string(kSeries) + ", 2.1 and 1.4",
        say("between two texts they differ by up to %.2f",
            table.number(0, "two texts: attention weights differ by")),
-       decided(moving)}};
+       decided(moving)},
+      {"One of the three matrices is W^T.", std::string(kSeries) + ", 2.1",
+       "what a layer's attention learns here: " + listed + " (out joins the heads); W^T is a misprint of W^K",
+       decided(misprint)}};
   result.plots = {{"share of parameters that change",
                    "",
                    "",

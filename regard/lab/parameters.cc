@@ -6,6 +6,7 @@
 #include "regard/io/model_folder.h"
 #include "regard/lab/columns.h"
 #include "regard/lab/measures.h"
+#include "regard/lab/published.h"
 #include "regard/model/registry.h"
 
 // What share of a model the matrices of queries, keys and values are: counted in files that are there, and
@@ -63,24 +64,8 @@ Shares count(const model::ModelLocation& location) {
   return shares;
 }
 
-// Published sizes; matrices alone.
-struct Published {
-  const char* name;
-  int64_t layers, width, heads, kv_heads, head_size, feed_forward;
-  bool gated;
-  int64_t vocabulary;
-  bool tied;
-};
-constexpr Published kPublished[] = {
-    {"GPT-2 small", 12, 768, 12, 12, 64, 3072, false, 50257, true},
-    {"BERT base", 12, 768, 12, 12, 64, 3072, false, 30522, true},
-    {"Llama 2 7B", 32, 4096, 32, 32, 128, 11008, true, 32000, false},
-    {"Llama 3 8B", 32, 4096, 32, 8, 128, 14336, true, 128256, false},
-    {"Llama 3 70B", 80, 8192, 64, 8, 128, 28672, true, 128256, false},
-    {"a block of the first Transformer", 1, 512, 8, 8, 64, 2048, false, 0, true},
-};
-
-Shares compute(const Published& p) {
+// Matrices alone.
+Shares compute(const PublishedModel& p) {
   Shares shares;
   shares.qkv = p.layers * p.width * p.head_size * (p.heads + 2 * p.kv_heads);
   shares.out = p.layers * p.width * p.head_size * p.heads;
@@ -115,7 +100,7 @@ Result measure_parameters(const Options&) {
       absent.push_back(known.name);
     }
   }
-  for (const Published& published : kPublished) add_row(published.name, "its sizes", compute(published));
+  for (const PublishedModel& published : kPublished) add_row(published.name, "its sizes", compute(published));
   double most = 0;
   std::string whose, shares;
   std::vector<std::string> names;

@@ -2,13 +2,13 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "regard/autograd/attention.h"
 #include "regard/lab/columns.h"
 #include "regard/lab/measures.h"
 #include "regard/lab/tensors.h"
+#include "regard/lab/timing.h"
 
 // How far a gradient reaches, in how many steps that depend on each other, and what a layer costs (Vaswani et
 // al. 2017, arXiv 1706.03762, table 1).
@@ -93,19 +93,6 @@ int64_t layers_needed(const at::Tensor& x, Layer&& layer) {
     if (leaf.grad()[0][0].abs().max().template item<double>() > 0) return layers;
   }
   return -1;
-}
-
-template <class Layer>
-std::vector<double> milliseconds(const at::Tensor& x, Layer&& layer) {
-  std::vector<double> out;
-  for (int repeat = 0; repeat < 8; ++repeat) {
-    const auto begin = std::chrono::steady_clock::now();
-    layer(x);
-    if (repeat > 0)
-      out.push_back(
-          std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
-  }
-  return out;
 }
 
 Table reach_table(const Options& options, Curve curves[3], double& gru_fall, double& keep_fall,
@@ -213,10 +200,8 @@ Result measure_path(const Options& options) {
       options.tell(say("time of %lld positions", static_cast<long long>(length)));
       const at::Tensor input = normal(draws, {1, length, width}, at::kFloat);
       const std::vector<double> measured[] = {
-          milliseconds(input, [&](const at::Tensor& in) { return layers.attention(in); }),
-          milliseconds(input, [&](const at::Tensor& in) { return layers.restricted(in); }),
-          milliseconds(input, [&](const at::Tensor& in) { return layers.convolution(in); }),
-          milliseconds(input, [&](const at::Tensor& in) { return layers.gru(in); })};
+          milliseconds([&] { layers.attention(input); }), milliseconds([&] { layers.restricted(input); }),
+          milliseconds([&] { layers.convolution(input); }), milliseconds([&] { layers.gru(input); })};
       const auto n_d = static_cast<double>(length);
       const auto d = static_cast<double>(width);
       times.add({length, median(measured[0]), median(measured[1]), median(measured[2]), median(measured[3]),

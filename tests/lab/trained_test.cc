@@ -66,7 +66,11 @@ TEST(LabSmallModel, HeadsMustDivideTheWidth) {
 
 TEST(LabFrozen, ParametersChangeInTrainingAlone) {
   const Result result = run(experiment("frozen"), {.quick = true, .seeds = 1});
-  for (const Finding& one : result.findings) EXPECT_EQ(one.verdict, Verdict::confirmed) << one.measured;
+  ASSERT_EQ(result.findings.size(), 3u);
+  EXPECT_EQ(result.findings[0].verdict, Verdict::confirmed) << result.findings[0].measured;
+  EXPECT_EQ(result.findings[1].verdict, Verdict::confirmed) << result.findings[1].measured;
+  EXPECT_EQ(result.findings[2].verdict, Verdict::refuted) << result.findings[2].measured;
+  EXPECT_NE(result.findings[2].measured.find(": q, k, v, out "), std::string::npos);
 }
 
 TEST(LabDiversity, TheArticlesSignMakesHeadsAlike) {
