@@ -188,7 +188,7 @@ void list(const Explain& options) {
     std::cout << line.text() << '\n';
     print_wrapped(terminal, "claim: " + one.claim + " (" + one.source + ")", 14, 12);
   }
-  std::cerr << "Measure one with 'regard explain NAME'; --quick takes at most a minute or two.\n";
+  std::cerr << "Measure one with 'regard explain NAME'; --quick takes at most 3 minutes.\n";
 }
 
 void run(const Explain& options) {

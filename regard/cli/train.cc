@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "regard/cli/interrupt.h"
@@ -106,6 +107,17 @@ bool multiplies_bf16() {
 #endif
 }
 
+// Of the attention that a recipe trains; 0: none that has several.
+int64_t heads_of(const train::Recipe& recipe) {
+  if (const auto* decoder = std::get_if<train::LanguageModelRecipe>(&recipe.task))
+    return decoder->model.heads;
+  if (const auto* translator = std::get_if<train::TranslatorRecipe>(&recipe.task)) {
+    const auto* transformer = std::get_if<model::TransformerTranslatorConfig>(&translator->model);
+    if (transformer != nullptr) return transformer->heads;
+  }
+  return 0;
+}
+
 void run(const Train& options) {
   const train::Recipe recipe = train::read_recipe(options.recipe, options.settings);
   const std::filesystem::path folder =
@@ -116,6 +128,10 @@ void run(const Train& options) {
     std::cerr
         << "regard: train.precision is bf16, which this processor has no instructions for: a step takes "
            "some ten times as long as in f32\n";
+  }
+  if (const int64_t heads = heads_of(recipe); heads % 8 != 0) {
+    std::cerr << "regard: note: model.heads is " << heads
+              << ", no multiple of 8; what that costs here: regard explain heads\n";
   }
   keep_memory();
   catch_interrupts();

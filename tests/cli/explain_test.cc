@@ -17,12 +17,12 @@ TEST(ExplainVerb, ListsEveryExperimentWithItsClaim) {
   const Outcome outcome = run({"explain"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   for (const char* name :
-       {"path", "mixture", "parameters", "cache", "projections", "frozen", "masks", "scores", "softmax",
-        "dispersion", "scaling", "heads", "warm-up", "diversity", "layout"})
+       {"path", "length", "mixture", "parameters", "cache", "projections", "frozen", "masks", "scores",
+        "softmax", "dispersion", "scaling", "heads", "warm-up", "diversity", "layout"})
     EXPECT_THAT(outcome.out, HasSubstr(std::string(name) + " "));
   EXPECT_THAT(outcome.out, HasSubstr("claim: "));
   const Outcome json = run({"explain", "--json"});
-  EXPECT_EQ(nlohmann::json::parse(json.out).size(), 15u);
+  EXPECT_EQ(nlohmann::json::parse(json.out).size(), 16u);
 }
 
 TEST(ExplainVerb, AnUnknownExperimentNamesTheNearest) {

@@ -58,6 +58,7 @@ save_every = 7
 TEST_F(TrainVerb, LeavesAModelThatRunScoreAndLookTake) {
   const Outcome trained = train("run", {"--json"});
   ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_THAT(trained.err, HasSubstr("model.heads is 2, no multiple of 8"));
   const auto json = nlohmann::json::parse(trained.out);
   EXPECT_EQ(json["ending"], "finished");
   EXPECT_EQ(json["step"], 300);
