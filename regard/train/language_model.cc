@@ -225,17 +225,4 @@ void LanguageModel::save(const std::filesystem::path& folder) const {
   save_model_folder(folder, config_json_, tokenizer_json_, parameters_.published());
 }
 
-std::string LanguageModel::find_not_a_number(int64_t pass) {
-  const at::NoGradGuard no_grad;
-  if (std::string parameter = parameter_not_finite(parameters_.published()); !parameter.empty())
-    return parameter;
-  layer::Context context;
-  const std::vector<at::Tensor> states = model_->states(input_of(stream_->at(pass)), context);
-  for (size_t i = 0; i < states.size(); ++i) {
-    if (!at::isfinite(states[i]).all().item<bool>())
-      return i == 0 ? "the embedding" : "layer " + std::to_string(i - 1);
-  }
-  return "the loss itself";
-}
-
 }  // namespace regard::train

@@ -26,7 +26,6 @@ class LanguageModel final : public Task {
   int64_t tokens(int64_t pass) override;  // that are predicted
   std::optional<Validation> validate(int64_t step) override;
   void save(const std::filesystem::path& folder) const override;
-  std::string find_not_a_number(int64_t pass) override;
   Heads heads() override;
 
   // Takes the numbers of a model of the same shape instead of a random start. A model with more key and value

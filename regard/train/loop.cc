@@ -11,6 +11,7 @@
 #include "regard/io/atomic_file.h"
 #include "regard/train/checkpoint.h"
 #include "regard/train/log.h"
+#include "regard/train/not_finite.h"
 #include "regard/train/optimizer.h"
 
 namespace regard::train {
@@ -32,62 +33,92 @@ class Training {
     if (const auto path = newest_checkpoint(folder_)) restore(*path);
     StepLog log(folder_, step_);
     // A training that was killed between a validation and its checkpoint makes the validation again.
-    while (step_ < recipe_.steps) {
-      log.step(make_step());
+    bool due = false;  // a checkpoint
+    while (step_ < recipe_.steps && outcome_.ending == Ending::finished) {
+      StepReport report = find_gradients();
+      if (due) save(log);
+      follow_gradients(report);
+      log.step(report);
       const bool last = step_ == recipe_.steps;
-      const bool stopped = !last && listener_.stop && listener_.stop();
       if (last || step_ % recipe_.validate_every == 0) {
         validate(log);
         watch_heads(log);
       }
-      const bool tired = recipe_.patience > 0 && since_best_ >= recipe_.patience;
-      if (last || stopped || tired || step_ % recipe_.save_every == 0) save(log);
-      if (stopped || tired) {
-        outcome_.ending = stopped ? Ending::stopped : Ending::out_of_patience;
-        break;
+      if (!last && listener_.stop && listener_.stop()) {
+        outcome_.ending = Ending::stopped;
+      } else if (recipe_.patience > 0 && since_best_ >= recipe_.patience) {
+        outcome_.ending = Ending::out_of_patience;
       }
+      due = last || outcome_.ending != Ending::finished || step_ % recipe_.save_every == 0;
     }
+    if (outcome_.ending == Ending::stopped) find_gradients();
+    if (due) save(log);
     outcome_.step = step_;
     return outcome_;
   }
 
  private:
-  StepReport make_step() {
+  // Of the next step. Throws where one is not finite: a state that goes on is saved after this only, so that
+  // each checkpoint leads further than to where it was made.
+  StepReport find_gradients() {
     const auto begin = std::chrono::steady_clock::now();
     optimizer_.zero_gradients();
     StepReport report{.step = step_ + 1, .steps = recipe_.steps};
-    for (int64_t i = 0; i < recipe_.accumulate; ++i) {
-      const int64_t pass = step_ * recipe_.accumulate + i;
+    const int64_t first = step_ * recipe_.accumulate;
+    for (int64_t i = 0; i < recipe_.accumulate; ++i) report.tokens += task_.tokens(first + i);
+    for (int64_t pass = first; pass < first + recipe_.accumulate; ++pass) {
       const at::Tensor loss = task_.loss(pass);
       const auto value = loss.item<double>();
-      if (!std::isfinite(value)) not_a_number(pass);
-      report.loss += value / static_cast<double>(recipe_.accumulate);
-      (recipe_.accumulate == 1 ? loss : loss / static_cast<double>(recipe_.accumulate)).backward();
-      report.tokens += task_.tokens(pass);
+      if (!std::isfinite(value)) refuse(pass, pass + 1);
+      // Each token counts alike: passes together are as one pass over all their texts.
+      const double share = recipe_.accumulate == 1
+                               ? 1.0
+                               : static_cast<double>(task_.tokens(pass)) / static_cast<double>(report.tokens);
+      report.loss += value * share;
+      (share == 1 ? loss : loss * share).backward();
     }
     report.gradient_norm = optimizer_.clip(recipe_.clip);
-    if (!std::isfinite(report.gradient_norm)) not_a_number(step_ * recipe_.accumulate);
-    report.rate = recipe_.schedule.at(step_);
-    optimizer_.step(report.rate);
-    ++step_;
-    report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    if (listener_.step) listener_.step(report);
+    if (!std::isfinite(report.gradient_norm)) refuse(first, first + recipe_.accumulate);
+    report.seconds = seconds_since(begin);
     return report;
   }
 
-  [[noreturn]] void not_a_number(int64_t pass) {
+  void follow_gradients(StepReport& report) {
+    const auto begin = std::chrono::steady_clock::now();
+    report.rate = recipe_.schedule.at(step_);
+    optimizer_.step(report.rate);
+    ++step_;
+    report.seconds += seconds_since(begin);
+    if (listener_.step) listener_.step(report);
+  }
+
+  static double seconds_since(std::chrono::steady_clock::time_point begin) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
+
+  // One of these passes of the next step made a number that is not finite.
+  [[noreturn]] void refuse(int64_t pass, int64_t end) {
+    std::string found;
+    for (; pass < end && found.empty(); ++pass) found = first_not_finite(task_, pass);
+    if (found.empty()) found = "the sum of the gradients";
+    refuse("step " + std::to_string(step_ + 1) + ", pass " + std::to_string(pass - 1) +
+           ": not a number, first in " + found);
+  }
+
+  [[noreturn]] void refuse(const std::string& what) const {
+    constexpr const char* kRemedy = "a lower train.rate or train.clip or a longer train.warmup";
     const auto kept = newest_checkpoint(folder_);
-    throw std::runtime_error("step " + std::to_string(step_ + 1) + ", pass " + std::to_string(pass) +
-                             ": not a number, first in " + task_.find_not_a_number(pass) +
-                             (kept ? "; " + kept->string() + " is kept" : "; no checkpoint was made yet") +
-                             "; a lower train.rate or a longer train.warmup is the usual remedy");
+    throw std::runtime_error(
+        what + (kept ? "; " + kept->string() + " is kept, from which the same command goes on with " + kRemedy
+                     : "; no checkpoint was made yet; the usual remedy is " + std::string(kRemedy)));
   }
 
   void validate(StepLog& log) {
     const std::optional<Validation> found = task_.validate(step_);
     if (!found) return;
     const std::optional<double> value = value_of(*found, recipe_.best);
-    const bool best = value && (!outcome_.best || better(recipe_.best, *value, *outcome_.best));
+    const bool best =
+        value && std::isfinite(*value) && (!outcome_.best || better(recipe_.best, *value, *outcome_.best));
     if (value) since_best_ = best ? 0 : since_best_ + 1;
     if (best) {
       outcome_.best = value;
@@ -118,6 +149,8 @@ class Training {
   }
 
   void save(StepLog& log) {
+    if (const std::string found = parameter_not_finite(task_.parameters()); !found.empty())
+      refuse("after step " + std::to_string(step_) + ": not a number, in " + found);
     log.sync();
     Checkpoint checkpoint{
         .step = step_, .model = task_.parameters(), .optimizer = optimizer_.state(), .state = {}};

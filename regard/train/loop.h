@@ -46,9 +46,12 @@ struct Outcome {
 // checkpoints, the best model so far (without validation: the last one), log.csv, validation.csv,
 // heads.csv, and the same numbers as an event file for TensorBoard.
 //
+// A checkpoint is written once the gradients of the step after it are known to be finite, so that with a
+// lower rate, a longer warm-up or a lower clip the training gets past what ended it.
+//
 // Throws std::invalid_argument where the folder's checkpoint is of another recipe (only train.steps,
-// save_every, keep and patience may differ); std::runtime_error when the loss is no number, naming step and
-// layer: the last checkpoint stays; io::Error for the disk.
+// save_every, keep, patience, rate, warmup and clip may differ); std::runtime_error where the loss or a
+// gradient is not finite, naming step, pass and place (not_finite.h); io::Error for the disk.
 Outcome train(Task& task, const Recipe& recipe, const std::filesystem::path& folder,
               const Listener& listener = {});
 

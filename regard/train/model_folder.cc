@@ -22,11 +22,4 @@ void save_model_folder(const std::filesystem::path& folder, const std::string& c
   io::write_safetensors(folder / "model.safetensors", tensors, {{"format", "pt"}});
 }
 
-std::string parameter_not_finite(const std::vector<Parameters::Named>& parameters) {
-  for (const Parameters::Named& named : parameters) {
-    if (!at::isfinite(named.value).all().item<bool>()) return "the parameter " + named.name;
-  }
-  return "";
-}
-
 }  // namespace regard::train

@@ -13,7 +13,4 @@ namespace regard::train {
 void save_model_folder(const std::filesystem::path& folder, const std::string& config,
                        const std::string& tokenizer, const std::vector<Parameters::Named>& parameters);
 
-// "the parameter NAME" of the first that holds a number which is not finite; "" where all are.
-std::string parameter_not_finite(const std::vector<Parameters::Named>& parameters);
-
 }  // namespace regard::train

@@ -75,7 +75,8 @@ Recipe read_recipe(const std::filesystem::path& path, const std::vector<std::str
   all.finish();
   // What may change when a training goes on is no part of what it is.
   if (toml::table* train = table["train"].as_table()) {
-    for (const char* key : {"steps", "save_every", "keep", "patience"}) train->erase(key);
+    for (const char* key : {"steps", "save_every", "keep", "patience", "rate", "warmup", "clip"})
+      train->erase(key);
   }
   std::ostringstream canonical;  // keys of TOML tables are sorted
   canonical << table;

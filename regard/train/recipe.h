@@ -120,7 +120,7 @@ struct Recipe {
   std::variant<LanguageModelRecipe, TranslatorRecipe> task;  // by `kind`, with the tables [data] and [model]
   TrainRecipe train;
   // What the file and the settings say, in one order, but for what may change when a training goes on
-  // (train.steps, save_every, keep, patience): two trainings are the same where this is.
+  // (train.steps, save_every, keep, patience, rate, warmup, clip): two trainings are the same where this is.
   std::string canonical;
 };
 

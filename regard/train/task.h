@@ -51,14 +51,12 @@ class Task {
   // The mean loss of pass 0, 1, ... (a step makes `accumulate` of them), with its graph. The same pass gives
   // the same loss whenever it is asked.
   virtual at::Tensor loss(int64_t pass) = 0;
-  // How many tokens that loss is the mean of.
+  // How many tokens that loss is the mean of: what it weighs among the passes of its step.
   virtual int64_t tokens(int64_t pass) = 0;
   // After `step` steps. None where there is nothing to validate on.
   virtual std::optional<Validation> validate(int64_t step) = 0;
   // The model as other programs and `--model FOLDER` read it.
   virtual void save(const std::filesystem::path& folder) const = 0;
-  // After a loss that is no number: where the first such value appears in this pass, such as "layer 3".
-  virtual std::string find_not_a_number(int64_t pass) = 0;
   // Takes the numbers of a model in a folder instead of a random start. Throws std::invalid_argument where
   // this kind of model does not.
   virtual void begin_from(const std::filesystem::path& /*folder*/) {

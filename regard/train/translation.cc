@@ -206,14 +206,4 @@ void Translation::save(const std::filesystem::path& folder) const {
   save_model_folder(folder, config_json_, tokenizer_json_, parameters_.published());
 }
 
-std::string Translation::find_not_a_number(int64_t pass) {
-  const at::NoGradGuard no_grad;
-  if (std::string parameter = parameter_not_finite(parameters_.all()); !parameter.empty()) return parameter;
-  layer::Context context;
-  const PairBatch batch = batches_->at(pass);
-  const at::Tensor hidden =
-      model_->hidden({.ids = batch.source, .lengths = batch.source_lengths}, batch.target, context);
-  return at::isfinite(hidden).all().item<bool>() ? "the loss itself" : "the hidden states of the decoder";
-}
-
 }  // namespace regard::train
