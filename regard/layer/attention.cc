@@ -12,6 +12,15 @@
 #include "regard/layer/kv_cache.h"
 
 namespace regard::layer {
+namespace {
+
+void add_diversity(const attention::Spec& spec, const at::Tensor& q, const at::Tensor& k,
+                   const autograd::AttentionExtras& extras, const Context& context) {
+  if (LossTerms* terms = context.terms; terms != nullptr && terms->diversity != 0)
+    terms->add(head_diversity(spec, q.to(at::kFloat), k.to(at::kFloat), extras) * -terms->diversity);
+}
+
+}  // namespace
 
 Attention::Attention(const AttentionOptions& options, AttentionParts parts)
     : options_(options), parts_(std::move(parts)) {
@@ -124,8 +133,7 @@ at::Tensor Attention::forward(const at::Tensor& x, int64_t layer, const Pass& pa
                       .joined = parts_.out->weight().dense(),
                       .x = x});
   }
-  if (LossTerms* terms = pass.context->terms; terms != nullptr && terms->diversity != 0)
-    terms->add(head_diversity(spec, q.to(at::kFloat), k.to(at::kFloat), extras) * -terms->diversity);
+  add_diversity(spec, q, k, extras, *pass.context);
   if (rounded) mixed = mixed.to(at::kFloat);
   return joined(mixed);
 }
@@ -185,8 +193,10 @@ at::Tensor Attention::cross(const at::Tensor& x, int64_t layer, const Pass& pass
                       .lse = lse,
                       .key_lengths = memory.lengths,
                       .first_query = pass.context->position,
+                      .joined = parts_.out->weight().dense(),
                       .x = {}});
   }
+  add_diversity(spec, q, k, extras, *pass.context);
   return joined(mixed);
 }
 

@@ -35,8 +35,7 @@ std::string named(const std::vector<const HeadState*>& heads) {
   std::string text;
   constexpr size_t kShown = 4;
   for (size_t i = 0; i < std::min(heads.size(), kShown); ++i) {
-    text += (i == 0 ? "" : ", ") +
-            ("layer " + std::to_string(heads[i]->layer) + " head " + std::to_string(heads[i]->head));
+    text += (i == 0 ? "" : ", ") + (heads[i]->layer + " head " + std::to_string(heads[i]->head));
   }
   if (heads.size() > kShown) text += " and " + std::to_string(heads.size() - kShown) + " more";
   return text;
@@ -85,10 +84,10 @@ void HeadWatch::record(const layer::AttentionCall& call) {
   const at::Tensor visible = log_visible(plain, extras).contiguous();
   const auto* keys = visible.const_data_ptr<float>();
   const auto* sums = lse.const_data_ptr<float>();
-  const size_t first = heads_.size();
+  std::vector<HeadState> heads;
   double largest = 0;
   for (int64_t h = 0; h < H; ++h) {
-    HeadState state{.layer = call.layer, .head = h};
+    HeadState state = state_of(call.layer, h);
     int64_t rows = 0, open = 0;
     for (int64_t b = 0; b < B; ++b)
       for (int64_t i = 0; i < L; ++i) {
@@ -111,9 +110,50 @@ void HeadWatch::record(const layer::AttentionCall& call) {
       state.contribution = written(mixed.to(at::kFloat), h, call.joined.detach());
       largest = std::max(largest, state.contribution);
     }
-    heads_.push_back(state);
+    heads.push_back(state);
   }
-  for (size_t i = first; i < heads_.size() && largest > 0; ++i) heads_[i].contribution /= largest;
+  if (largest > 0) {
+    for (HeadState& head : heads) head.contribution /= largest;
+  }
+  add(heads);
+}
+
+void HeadWatch::record(int64_t layer, const at::Tensor& weights) {
+  const at::Tensor p = weights.to(at::kDouble);
+  const at::Tensor entropy = -at::xlogy(p, p).sum(-1).mean(-1);
+  const double log_keys = std::log(static_cast<double>(p.size(2)));
+  const at::Tensor peak = std::get<0>(p.max(-1)).log().mean(-1);
+  std::vector<HeadState> heads;
+  for (int64_t h = 0; h < p.size(0); ++h) {
+    HeadState& head = heads.emplace_back(state_of(layer, h));
+    head.entropy = entropy[h].item<double>();
+    head.share = log_keys > 0 ? head.entropy / log_keys : 0;
+    head.spread = peak[h].item<double>() + log_keys;  // ln p is the logit less the row's log sum exp
+  }
+  add(heads);
+}
+
+HeadState HeadWatch::state_of(int64_t layer, int64_t head) const {
+  HeadState state;
+  state.layer = names_.empty() ? "layer " + std::to_string(layer) : names_.at(static_cast<size_t>(layer));
+  state.head = head;
+  return state;
+}
+
+void HeadWatch::add(const std::vector<HeadState>& call) {
+  const auto calls = static_cast<double>(++calls_[call.front().layer]);
+  auto known = std::find_if(heads_.begin(), heads_.end(),
+                            [&](const HeadState& head) { return head.layer == call.front().layer; });
+  if (known == heads_.end()) {
+    heads_.insert(heads_.end(), call.begin(), call.end());
+    return;
+  }
+  for (const HeadState& head : call) {
+    for (double HeadState::*number :
+         {&HeadState::entropy, &HeadState::share, &HeadState::spread, &HeadState::contribution})
+      (*known).*number += (head.*number - (*known).*number) / calls;
+    ++known;
+  }
 }
 
 std::optional<std::string> head_alarm(const std::vector<HeadState>& heads, const HeadHistory& history) {

@@ -4,8 +4,10 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "regard/layer/recorder.h"
@@ -13,7 +15,7 @@
 namespace regard::lens {
 
 struct HeadState {
-  int64_t layer = 0;
+  std::string layer;  // "layer 3", or as the model names it: "encoder 0", "cross 0"
   int64_t head = 0;
   double entropy = 0;  // mean over rows, nats
   double share = 0;    // mean of entropy / ln(visible keys) over rows that see two keys or more: 1 is uniform
@@ -24,16 +26,27 @@ struct HeadState {
 };
 
 // Told of a forward pass (layer::Context::recorder), it keeps these numbers alone: entropy comes from the
-// same kernels as attention, in one pass, without a map. The numbers do not depend on the threads.
+// same kernels as attention, in one pass, without a map. The numbers do not depend on the threads. Of several
+// passes they are the means.
 class HeadWatch final : public layer::Recorder {
  public:
+  // names: of the layers, by AttentionCall::layer; none: "layer 0", ...
+  explicit HeadWatch(std::vector<std::string> names = {}) : names_(std::move(names)) {}
+
   bool wants(int64_t /*layer*/) const override { return true; }
   void record(const layer::AttentionCall& call) override;
+  // The same from weights [heads, rows, keys], of which every row sees all keys.
+  void record(int64_t layer, const at::Tensor& weights);
 
   const std::vector<HeadState>& heads() const { return heads_; }
 
  private:
+  HeadState state_of(int64_t layer, int64_t head) const;
+  void add(const std::vector<HeadState>& call);
+
+  std::vector<std::string> names_;
   std::vector<HeadState> heads_;
+  std::map<std::string, int64_t> calls_;  // of each layer
 };
 
 // How a training began, as far as an alarm's cause depends on it.

@@ -193,12 +193,7 @@ Heads LanguageModel::heads() {
   layer::Context context;
   context.recorder = &watch;
   model_->hidden(input_of(batch), context);
-  const Initialisation& start = recipe_.model.initialisation;
-  const auto width = static_cast<double>(recipe_.model.width);
-  const double xavier = std::sqrt(2.0 / (width + width));
-  Heads out{.states = watch.heads(), .deviation = xavier, .xavier_deviation = xavier};
-  if (start.kind == Initialisation::Kind::normal) out.deviation = start.deviation;
-  return out;
+  return heads_of(watch, recipe_.model.initialisation, recipe_.model.width);
 }
 
 void LanguageModel::begin_from(const std::filesystem::path& folder) {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -99,13 +100,14 @@ void StepLog::heads(int64_t step, const std::vector<lens::HeadState>& heads) {
   std::string lines;
   for (const lens::HeadState& head : heads) {
     char line[200];
-    std::snprintf(line, sizeof line, "%lld,%lld,%lld,%.6g,%.6g,%.6g,%.6g\n", static_cast<long long>(step),
-                  static_cast<long long>(head.layer), static_cast<long long>(head.head), head.entropy,
-                  head.share, head.spread, head.contribution);
+    std::snprintf(line, sizeof line, "%lld,%s,%lld,%.6g,%.6g,%.6g,%.6g\n", static_cast<long long>(step),
+                  head.layer.c_str(), static_cast<long long>(head.head), head.entropy, head.share,
+                  head.spread, head.contribution);
     lines += line;
-    scalars.push_back(
-        {"entropy_share/layer" + std::to_string(head.layer) + "/head" + std::to_string(head.head),
-         static_cast<float>(head.share)});
+    std::string tag = "/" + head.layer + "/head" + std::to_string(head.head);
+    tag.erase(std::remove(tag.begin(), tag.end(), ' '), tag.end());
+    scalars.push_back({"entropy" + tag, static_cast<float>(head.entropy)});
+    scalars.push_back({"entropy_share" + tag, static_cast<float>(head.share)});
   }
   append(heads_, heads_path_, lines);
   events_.scalars(step, scalars);

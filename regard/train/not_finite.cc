@@ -31,6 +31,11 @@ std::string layer_of(std::string_view parameter) {
   return out;
 }
 
+// As messages show it.
+std::string shown(const std::string& parameter) {
+  return parameter.find('+') == std::string::npos ? parameter : layer_of(parameter);
+}
+
 // Sees the operators that this thread runs while it lives.
 class OperatorWatch {
  public:
@@ -131,7 +136,7 @@ thread_local OperatorWatch* OperatorWatch::current_ = nullptr;
 std::string parameter_not_finite(const std::vector<Parameters::Named>& parameters) {
   const at::NoGradGuard no_grad;
   for (const Parameters::Named& named : parameters) {
-    if (!finite(named.value)) return "the parameter " + named.name;
+    if (!finite(named.value)) return "the parameter " + shown(named.name);
   }
   return "";
 }
@@ -149,7 +154,7 @@ std::string first_not_finite(Task& task, int64_t pass) {
   std::vector<std::pair<at::Tensor, unsigned>> hooks;  // called from the loss backwards
   for (const Parameters::Named& named : parameters) {
     hooks.emplace_back(named.value, named.value.register_hook([&found, &named](const at::Tensor& gradient) {
-      if (found.empty() && !finite(gradient)) found = "the gradient of " + named.name;
+      if (found.empty() && !finite(gradient)) found = "the gradient of " + shown(named.name);
     }));
   }
   loss.backward();

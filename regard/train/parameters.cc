@@ -16,7 +16,9 @@ namespace {
 constexpr Name<Initialisation::Kind> kKinds[] = {{"normal", Initialisation::Kind::normal},
                                                  {"xavier_uniform", Initialisation::Kind::xavier_uniform},
                                                  {"xavier_normal", Initialisation::Kind::xavier_normal},
-                                                 {"kaiming_uniform", Initialisation::Kind::kaiming_uniform}};
+                                                 {"kaiming_uniform", Initialisation::Kind::kaiming_uniform},
+                                                 {"kaiming_normal", Initialisation::Kind::kaiming_normal},
+                                                 {"orthogonal", Initialisation::Kind::orthogonal}};
 
 bool writes_to_the_stream(const std::string& name) {
   constexpr std::string_view kParts[] = {"o_proj", "down_proj", "c_proj", ".w2."};
@@ -28,6 +30,22 @@ bool writes_to_the_stream(const std::string& name) {
 
 Initialisation::Kind initialisation_named(const std::string& name) {
   return kind_named("initialisation", name, kKinds);
+}
+
+double deviation(const Initialisation& how, int64_t rows, int64_t columns) {
+  const auto out = static_cast<double>(rows), in = static_cast<double>(columns);
+  switch (how.kind) {
+    case Initialisation::Kind::xavier_uniform:
+    case Initialisation::Kind::xavier_normal:
+      return std::sqrt(2.0 / (in + out));
+    case Initialisation::Kind::kaiming_uniform:
+    case Initialisation::Kind::kaiming_normal:
+      return std::sqrt(1.0 / in);
+    case Initialisation::Kind::orthogonal:
+      return std::sqrt(1.0 / std::max(in, out));
+    default:
+      return how.deviation;
+  }
 }
 
 Parameters::Parameters(Initialisation initialisation, std::string prefix, uint64_t seed,
@@ -135,23 +153,25 @@ void Parameters::initialise(const std::string& name, at::Tensor& value) const {
     value.fill_(name.ends_with(".bias") ? 0.0 : 1.0);
     return;
   }
-  const auto out = static_cast<double>(value.size(0));
-  const auto in = static_cast<double>(value.size(1));
+  const int64_t rows = value.size(0), columns = value.size(1);
   const double divisor = writes_to_the_stream(name) ? initialisation_.residual_divisor : 1.0;
-  const auto uniform = [&](double bound) { value.uniform_(-bound / divisor, bound / divisor, generator_); };
+  const double spread = deviation(initialisation_, rows, columns) / divisor;
   switch (initialisation_.kind) {
-    case Initialisation::Kind::normal:
-      value.normal_(0.0, initialisation_.deviation / divisor, generator_);
-      break;
     case Initialisation::Kind::xavier_uniform:
-      uniform(std::sqrt(6.0 / (in + out)));
+    case Initialisation::Kind::kaiming_uniform: {
+      const double bound = std::sqrt(3.0) * spread;
+      value.uniform_(-bound, bound, generator_);
       break;
-    case Initialisation::Kind::xavier_normal:
-      value.normal_(0.0, std::sqrt(2.0 / (in + out)) / divisor, generator_);
+    }
+    case Initialisation::Kind::orthogonal: {
+      const at::Tensor drawn = at::empty({std::max(rows, columns), std::min(rows, columns)}, at::kFloat);
+      const auto [q, r] = at::linalg_qr(drawn.normal_(0.0, 1.0, generator_));
+      const at::Tensor fair = q * r.diagonal().sign();  // all such matrices alike (Mezzadri 2007)
+      value.copy_((rows < columns ? fair.t() : fair) / divisor);
       break;
-    case Initialisation::Kind::kaiming_uniform:
-      uniform(std::sqrt(3.0 / in));
-      break;
+    }
+    default:
+      value.normal_(0.0, spread, generator_);
   }
 }
 

@@ -23,6 +23,8 @@ struct Initialisation {
     xavier_normal,    // N(0, 2 / (in + out))
     kaiming_uniform,  // U(+-sqrt(3 / in)) for a gain of 1: LeCun's, libtorch's default for linear layers up
                       // to sqrt(3)
+    kaiming_normal,   // N(0, 1 / in)
+    orthogonal,       // its rows or columns, whichever are fewer, are orthonormal (Saxe et al. 2014)
   };
   Kind kind = Kind::normal;
   double deviation = 0.02;  // normal
@@ -34,6 +36,9 @@ struct Initialisation {
 // The names of Initialisation::Kind, as recipes write them. Throws std::invalid_argument naming the known
 // ones.
 Initialisation::Kind initialisation_named(const std::string& name);
+
+// Of the numbers of a matrix that begins so, where nothing divides them.
+double deviation(const Initialisation& how, int64_t rows, int64_t columns);
 
 // The parameters of a model in training, by their published names: made and initialised when the model asks
 // for them, so that the same code builds a model from a file and one that begins. The order in which they

@@ -155,11 +155,16 @@ TrainRecipe read_translator_training(RecipeTable table, const TranslatorRecipe& 
   out.smoothing = smoothing_named(table.text("smoothing", "torch"));
   out.score_every = table.integer("score_every", out.score_every, 0, kManySteps);
   out.score_texts = table.integer("score_texts", out.score_texts, 0, kManySteps);
+  out.diversity = table.number("diversity", out.diversity, -1e6, 1e6);
   out.best = metric_named(table.text("best", recipe.data.generated ? "accuracy" : "loss"));
   table.finish();
   const bool recurs = std::holds_alternative<model::RnnTranslatorConfig>(recipe.model);
-  if (recurs && (out.bf16 || out.checkpoint_layers)) {
-    throw std::invalid_argument(table.place(out.bf16 ? "precision" : "checkpoint_layers") +
+  const char* refused = out.bf16                ? "precision"
+                        : out.checkpoint_layers ? "checkpoint_layers"
+                        : out.diversity != 0    ? "diversity"
+                                                : nullptr;
+  if (recurs && refused != nullptr) {
+    throw std::invalid_argument(table.place(refused) +
                                 " is set; only model.architecture = \"transformer\" takes it");
   }
   if (out.score_every % out.validate_every != 0) {

@@ -38,4 +38,11 @@ bool better(Metric metric, double value, double other) {
   return metric == Metric::loss ? value < other : value > other;
 }
 
+Heads heads_of(const lens::HeadWatch& watch, const Initialisation& start, int64_t width) {
+  const Initialisation xavier{.kind = Initialisation::Kind::xavier_normal};
+  return {.states = watch.heads(),
+          .deviation = deviation(start, width, width),
+          .xavier_deviation = deviation(xavier, width, width)};
+}
+
 }  // namespace regard::train

@@ -41,6 +41,8 @@ struct Heads {
   double xavier_deviation = 0;  // Glorot and Bengio's for them
   bool post_norm = false;
 };
+// Of a model of this width, whose matrices began so.
+Heads heads_of(const lens::HeadWatch& watch, const Initialisation& start, int64_t width);
 
 // What a loop (loop.h) trains: it knows the model and the data, the loop knows neither.
 class Task {

@@ -29,6 +29,7 @@ namespace {
 constexpr uint64_t kDropoutStream = uint64_t{1} << 62;
 constexpr uint64_t kTrainTexts = 0;
 constexpr uint64_t kValidTexts = 1;
+constexpr int64_t kWatched = 8;  // texts that heads are watched on
 
 std::vector<TextPair> read_files(const std::vector<std::filesystem::path>& paths, bool swap) {
   std::vector<TextPair> out;
@@ -148,12 +149,16 @@ Translation::Predicted Translation::predict(const PairBatch& batch, layer::Conte
 }
 
 at::Tensor Translation::loss(int64_t pass) {
+  layer::LossTerms terms{.diversity = train_.diversity, .sum = {}};
   layer::Context context;
+  if (terms.diversity != 0) context.terms = &terms;
   context.training = true;
   context.checkpoint_layers = train_.checkpoint_layers;
   context.dropout_seed = generator_of(train_.seed, kDropoutStream + static_cast<uint64_t>(pass))();
   const Predicted found = predict(batches_->at(pass), context);
-  return smoothed_loss(found.logits, found.targets, train_.label_smoothing, train_.smoothing, text::kPadId);
+  const at::Tensor loss =
+      smoothed_loss(found.logits, found.targets, train_.label_smoothing, train_.smoothing, text::kPadId);
+  return terms.sum.defined() ? loss + terms.sum : loss;
 }
 
 std::optional<Validation> Translation::validate(int64_t step) {
@@ -200,6 +205,39 @@ void Translation::score(Validation& out) {
   if (recipe_.data.generated) return;
   out.bleu = bleu(translations, references, recipe_.data.bleu_tokens).score;
   out.chrf = chrf(translations, references);
+}
+
+// A recurrent decoder is no call over q and k: of it the weights of each step are seen.
+Heads Translation::heads() {
+  if (model_->cross_heads() == 0) return {};
+  const at::NoGradGuard no_grad;
+  const std::vector<std::string> names = model_->attention_names();
+  lens::HeadWatch watch(names.empty() ? std::vector<std::string>{"cross 0"} : names);
+  const PairBatches& texts = valid_ ? *valid_ : *batches_;
+  const PairBatch batch = texts.in_order(texts.per_pass() / 2);
+  for (int64_t row = 0; row < std::min(kWatched, batch.source.size(0)); ++row) {  // each without its padding
+    const auto text = [&](const at::Tensor& of, const at::Tensor& ids) {
+      return of[row].masked_select(ids[row] != text::kPadId).unsqueeze(0);
+    };
+    const model::Source source{.ids = text(batch.source, batch.source), .lengths = {}};
+    const at::Tensor target = text(batch.target, batch.next);
+    layer::Context context;
+    if (!names.empty()) {
+      context.recorder = &watch;
+      model_->hidden(source, target, context);
+      continue;
+    }
+    const auto decoding = model_->begin(source, target.size(1), context);
+    std::vector<at::Tensor> weights;
+    for (int64_t t = 0; t < target.size(1); ++t)
+      weights.push_back(model_->step(*decoding, target.select(1, t), true).weights);
+    watch.record(0, at::cat(weights).transpose(0, 1));
+  }
+  Heads out = heads_of(watch, recipe_.initialisation,
+                       std::visit([](const auto& config) { return config.width; }, recipe_.model));
+  const auto* transformer = std::get_if<model::TransformerTranslatorConfig>(&recipe_.model);
+  out.post_norm = transformer != nullptr && transformer->norm_place == layer::NormPlace::post;
+  return out;
 }
 
 void Translation::save(const std::filesystem::path& folder) const {

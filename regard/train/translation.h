@@ -40,6 +40,7 @@ class Translation final : public Task {
   int64_t tokens(int64_t pass) override { return batches_->tokens(pass); }  // of targets
   std::optional<Validation> validate(int64_t step) override;
   void save(const std::filesystem::path& folder) const override;
+  Heads heads() override;
 
   model::Translator& model() { return *model_; }
   const text::Tokenizer& tokenizer() const { return *tokenizer_; }

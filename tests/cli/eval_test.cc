@@ -2,12 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <random>
 
+#include "kills.h"
 #include "program.h"
 #include "tests/io/files.h"
 
@@ -32,8 +31,8 @@ class EvalVerb : public ::testing::Test {
     std::ifstream file(folder_ / name, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  void write_copy_recipe() const {
-    io::write_all(folder_ / "copy.toml", R"(
+  void write_copy_recipe(int steps = 150) const {
+    io::write_all(folder_ / "copy.toml", std::string(R"(
 kind = "translator"
 [data]
 task = "copy"
@@ -49,7 +48,6 @@ embedding = 32
 width = 32
 dropout = 0.1
 [train]
-steps = 150
 batch_tokens = 256
 optimizer = "adam"
 rate = 3e-3
@@ -57,7 +55,7 @@ schedule = "constant"
 warmup = 20
 validate_every = 50
 save_every = 7
-)");
+steps = )") + std::to_string(steps));
   }
 
   io::TemporaryFolder folder_;
@@ -131,23 +129,12 @@ TEST_F(EvalVerb, ATrainedTranslatorIsTestedOnATaskAndOnAFile) {
 }
 
 TEST_F(EvalVerb, ATranslatorKilledAtAnyMomentEndsWithTheSameBits) {
-  write_copy_recipe();
-  const auto begin = std::chrono::steady_clock::now();
+  write_copy_recipe(1000);
   ASSERT_EQ(run({"train", path("copy.toml"), "--out", path("whole")}).code, 0);
-  const std::chrono::duration<double> whole = std::chrono::steady_clock::now() - begin;
-  std::mt19937 generator(2);
-  int kills = 0;
-  for (int attempt = 0; attempt < 12; ++attempt) {
-    const double seconds = whole.count() * (0.1 + 0.5 * static_cast<double>(generator() % 1000) / 1000.0);
-    const Outcome outcome = shell("timeout -s KILL " + std::to_string(seconds) + " \"$REGARD\" train '" +
-                                  path("copy.toml") + "' --out '" + path("killed") + "'");
-    if (outcome.code == 0) break;  // it was done
-    ++kills;
-  }
-  EXPECT_GE(kills, 1);
+  EXPECT_EQ(kill_training(path("copy.toml"), path("killed"), 20), 20);
   ASSERT_EQ(run({"train", path("copy.toml"), "--out", path("killed")}).code, 0);
-  for (const char* file :
-       {"checkpoint-000150.safetensors", "model.safetensors", "validation.csv", "tokenizer.json"}) {
+  for (const char* file : {"checkpoint-001000.safetensors", "model.safetensors", "validation.csv",
+                           "heads.csv", "tokenizer.json"}) {
     EXPECT_EQ(bytes(std::string("killed/") + file), bytes(std::string("whole/") + file)) << file;
     EXPECT_FALSE(bytes(std::string("whole/") + file).empty()) << file;
   }

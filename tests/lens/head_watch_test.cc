@@ -59,7 +59,7 @@ TEST(HeadWatch, EntropyIsThatOfAPlainSoftmax) {
       const at::Tensor p = at::softmax(logits.masked_fill(visible.logical_not(), -INFINITY), -1);
       const at::Tensor entropy = -at::xlogy(p, p).sum(-1);  // [2, L]
       const HeadState& head = heads[static_cast<size_t>(h)];
-      EXPECT_EQ(head.layer, 2);
+      EXPECT_EQ(head.layer, "layer 2");
       EXPECT_EQ(head.head, h);
       EXPECT_NEAR(head.entropy, entropy.mean().item<double>(), 1e-4);
       const at::Tensor shares = (entropy / keys.log()).index({at::indexing::Slice(), open});
@@ -103,6 +103,42 @@ TEST(HeadWatch, AHeadThatAddsNothingIsDead) {
   ASSERT_TRUE(alarm);
   EXPECT_THAT(*alarm, HasSubstr("1 of 3 heads add next to nothing"));
   EXPECT_THAT(*alarm, HasSubstr("layer 2 head 1"));
+}
+
+TEST(HeadWatch, OfSeveralPassesItGivesTheMeans) {
+  Calls one, two;
+  two.call.q = two.call.q * 3;
+  two.spec.scale = 0.7;
+  one.call.spec = &one.spec;
+  two.call.spec = &two.spec;
+  HeadWatch watch({"encoder 0", "encoder 1", "cross 0"});
+  watch.record(one.call);
+  watch.record(two.call);
+  const std::vector<HeadState> first = one.watched(), second = two.watched();
+  ASSERT_EQ(watch.heads().size(), 3u);
+  for (size_t h = 0; h < 3; ++h) {
+    EXPECT_EQ(watch.heads()[h].layer, "cross 0");
+    EXPECT_NEAR(watch.heads()[h].entropy, (first[h].entropy + second[h].entropy) / 2, 1e-12);
+    EXPECT_NEAR(watch.heads()[h].contribution, (first[h].contribution + second[h].contribution) / 2, 1e-12);
+  }
+}
+
+TEST(HeadWatch, WeightsSayTheSameAsACall) {
+  Calls calls;
+  calls.spec.mask = {};
+  const std::vector<HeadState> want = calls.watched();
+  HeadWatch watch;
+  for (int64_t text = 0; text < 2; ++text) {
+    const at::Tensor logits = at::matmul(calls.call.q[text], calls.call.k[text].transpose(1, 2)) /
+                              std::sqrt(static_cast<double>(kSize));
+    watch.record(2, logits.softmax(-1));
+  }
+  for (size_t h = 0; h < 3; ++h) {
+    EXPECT_EQ(watch.heads()[h].layer, want[h].layer);
+    EXPECT_NEAR(watch.heads()[h].entropy, want[h].entropy, 1e-4);
+    EXPECT_NEAR(watch.heads()[h].share, want[h].share, 1e-4);
+    EXPECT_NEAR(watch.heads()[h].spread, want[h].spread, 1e-4);
+  }
 }
 
 TEST(HeadWatch, HealthyHeadsAreNotSpokenOf) {
