@@ -49,6 +49,8 @@ std::string how_to(const DataSet& set) {
       return "regard data get " + set.name;
     case Origin::web:
       return "regard data get " + set.name + " --from FILE";
+    case Origin::as_is:
+      return set.address;
   }
   return "";
 }
@@ -73,7 +75,12 @@ void list(const Data& options) {
     return;
   }
   const Terminal terminal = Terminal::detect(STDOUT_FILENO);
+  bool others = false;
   for (const DataSet& set : train::data_sets()) {
+    if (set.origin == Origin::as_is && !others) {
+      others = true;
+      std::cout << "\nOther sets that the documents name; their files are read as they are:\n";
+    }
     std::cout << terminal.ink(set.name, Ink::bold) << ": " << set.what << " (" << set.size << "; "
               << train::name(set.origin) << ")\n  " << how_to(set) << '\n';
     print_facts(terminal, set, std::cout);
@@ -118,7 +125,7 @@ void ask(const DataSet& set) {
 
 void get(const Data& options) {
   const DataSet& set = train::data_set(options.name);
-  if (set.origin == Origin::made)
+  if (set.origin == Origin::made || set.origin == Origin::as_is)
     throw std::invalid_argument("'" + set.name + "' is " + train::name(set.origin) + ": " + set.address);
   print_facts(Terminal::detect(STDERR_FILENO), set, std::cerr);
   if (set.origin == Origin::web) {

@@ -161,6 +161,8 @@ const char* name(Origin origin) {
       return "in a Debian package";
     case Origin::web:
       return "on the web";
+    case Origin::as_is:
+      return "on the web, for other programs to prepare";
   }
   return "";
 }
@@ -176,6 +178,8 @@ const std::vector<DataSet>& data_sets() {
   static const std::string kPairs =
       "NFC, odd spaces and curly quotes made plain, each pair once; pairs that share a sentence stay in one "
       "part";
+  static const std::string kNovel =
+      "Gutenberg's header and footer away; line ends, blanks at ends of lines, runs of empty lines";
   static const std::vector<DataSet> got = {
       {"digits", "handwritten digits, 8 x 8, grey levels 0 to 16", Origin::package, "1,297 and 500 pictures",
        "CC-BY-4.0 (data), BSD-3-Clause (package)",
@@ -200,8 +204,8 @@ const std::vector<DataSet>& data_sets() {
        "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt",
        "90, 5 and 5 percent of its characters"},
       {"moby_dick", "H. Melville, Moby Dick (1851)", Origin::web, "1.2 MB", "public domain",
-       "Project Gutenberg",
-       "https://www.gutenberg.org/ebooks/2701 (plain text, its header and footer taken away)", "line ends"},
+       "Project Gutenberg", "https://www.gutenberg.org/ebooks/2701 (plain text)",
+       "Gutenberg's header and footer away; line ends"},
       {"shuihuzhuan", "Shi Nai'an, Water Margin (14th century), simplified Chinese", Origin::web, "2.5 MB",
        "public domain", "", "https://github.com/tennessine/corpus",
        "indentation and empty lines away; 90, 5, 5 percent of lines"},
@@ -209,13 +213,45 @@ const std::vector<DataSet>& data_sets() {
        "2.5 MB", "public domain", "", "https://github.com/tennessine/corpus",
        "indentation and empty lines away; 90, 5, 5 percent of lines"},
       {"pride_and_prejudice", "J. Austen, Pride and Prejudice (1813)", Origin::web, "0.7 MB", "public domain",
-       "Project Gutenberg",
-       "https://www.gutenberg.org/ebooks/1342 (plain text, its header and footer taken away)",
-       "line ends, blanks at ends of lines, runs of empty lines"},
+       "Project Gutenberg", "https://www.gutenberg.org/ebooks/1342 (plain text)", kNovel},
       {"war_and_peace", "L. Tolstoy, War and Peace, translated by L. and A. Maude (1922)", Origin::web,
-       "3.2 MB", "public domain", "Project Gutenberg",
-       "https://www.gutenberg.org/ebooks/2600 (plain text, its header and footer taken away)",
-       "line ends, blanks at ends of lines, runs of empty lines"}};
+       "3.2 MB", "public domain", "Project Gutenberg", "https://www.gutenberg.org/ebooks/2600 (plain text)",
+       kNovel},
+      {"tinystories", "short stories for children, written by GPT-4", Origin::as_is, "2 GB",
+       "CDLA-Sharing-1.0", "R. Eldan and Y. Li 2023, arXiv 2305.07759",
+       "https://huggingface.co/datasets/roneneldan/TinyStories",
+       "stories parted by lines <|endoftext|>, for data.documents"},
+      {"gap", "passages of Wikipedia with a pronoun and two names that it may mean", Origin::as_is,
+       "4,454 passages, 2 MB", "Apache-2.0 (set), CC-BY-SA-3.0 (passages)",
+       "K. Webster, M. Recasens, V. Axelrod, J. Baldridge 2018, arXiv 1810.05201; each line has its page",
+       "https://github.com/google-research-datasets/gap-coreference", ""},
+      {"winograd", "Winograd schemas: sentences whose pronoun only the meaning tells", Origin::as_is,
+       "285 sentences", "CC-BY-4.0", "H. Levesque, E. Davis, L. Morgenstern 2012",
+       "https://cs.nyu.edu/~davise/papers/WinogradSchemas/WSCollection.xml", ""},
+      {"winograd-tokens", "Winograd schemas in several languages, with the places of their tokens",
+       Origin::as_is, "273 English and 83 French sentences", "Apache-2.0",
+       "A. Tikhonov, M. Ryabinin 2021, arXiv 2106.12066",
+       "https://github.com/yandex-research/crosslingual_winograd, in it dataset.tsv",
+       "the rows \"original\""},
+      {"ud-english-ewt", "English sentences with parts of speech and dependencies", Origin::as_is,
+       "4,078 sentences in dev and test", "CC-BY-SA-4.0", "Universal Dependencies, universaldependencies.org",
+       "https://github.com/UniversalDependencies/UD_English-EWT", ""},
+      {"ud-chinese-gsdsimp", "simplified Chinese sentences with parts of speech and dependencies",
+       Origin::as_is, "1,000 sentences in dev and test", "CC-BY-SA-4.0",
+       "Universal Dependencies, universaldependencies.org",
+       "https://github.com/UniversalDependencies/UD_Chinese-GSDSimp", ""},
+      {"nlvr", "drawn scenes of boxes, a sentence about each, true or false", Origin::as_is,
+       "2,964 scenes in dev, test and hidden", "CC-BY-4.0", "A. Suhr, M. Lewis, J. Yeh, Y. Artzi 2017, ACL",
+       "https://github.com/lil-lab/nlvr", ""},
+      {"photos", "two photographs, of a temple and of a flower", Origin::as_is, "640 x 427 pixels each",
+       "CC-BY-2.0", "danielbuechele and vultilion, flickr.com",
+       "scikit-learn 1.9.1 (a Python package), in it sklearn/datasets/images",
+       "the middle cut out, 224 x 224 by bicubic interpolation"},
+      {"rxnmapper-albert",
+       "an ALBERT of 0.8 M parameters over chemical reactions, one head of which maps atoms", Origin::as_is,
+       "3 MB", "MIT", "P. Schwaller and others 2021, Science Advances 7, eabe4166",
+       "rxnmapper 0.4.3 (a Python package), in it models/transformers/albert_heads_8_uspto_all_1310k",
+       "pytorch_model.bin written as safetensors"}};
   static const std::vector<DataSet> all = [] {
     std::vector<DataSet> out = made_sets();
     out.insert(out.end(), got.begin(), got.end());

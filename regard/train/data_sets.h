@@ -18,6 +18,7 @@ enum class Origin : uint8_t {
   package,  // of the Python package index, downloaded when asked for
   system,   // of a Debian package, which the user installs
   web,      // a file that the user downloads, prepared by our code
+  as_is,    // files that the user downloads; nothing here prepares them
 };
 const char* name(Origin origin);
 
@@ -29,7 +30,7 @@ struct DataSet {
   std::string licence;
   std::string attribution;  // whom to name, and where
   std::string address;      // where it is got from, or the command that makes it
-  std::string preparation;  // what is done to it
+  std::string preparation;  // what is done to it, by `regard data` or where the documents used it
 };
 
 const std::vector<DataSet>& data_sets();

@@ -193,9 +193,28 @@ std::string to_tsv(const std::vector<WithReferences>& sentences) {
   return out;
 }
 
+std::string_view without_gutenberg(std::string_view text) {
+  // Older files say THIS in place of THE, and write the first stars with a space or without.
+  const auto marks = [](std::string_view line, std::string_view what) {
+    return line.starts_with("***") && line.find(what) != std::string_view::npos &&
+           line.find("PROJECT GUTENBERG") != std::string_view::npos;
+  };
+  size_t begin = 0, end = text.size();
+  for_each_line(text, [&](std::string_view line, int64_t) {
+    const auto at = static_cast<size_t>(line.data() - text.data());
+    if (begin == 0 && marks(line, "START OF")) begin = std::min(text.find('\n', at), text.size());
+    if (end == text.size() && marks(line, "END OF")) end = at;
+  });
+  if (begin == 0 && end == text.size()) return text;
+  text = text.substr(begin, end - std::min(begin, end));
+  const size_t first = text.find_first_not_of("\r\n"), last = text.find_last_not_of("\r\n");
+  return first == std::string_view::npos ? "" : text.substr(first, last + 1 - first);
+}
+
 std::string clean_book(std::string_view text, Book book, const std::string& source) {
   check_utf8(text, source);
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+  text = without_gutenberg(text);
   std::string out;
   bool empty_before = false;
   const bool is_chinese = book == Book::chinese || book == Book::chinese_stops;

@@ -49,6 +49,11 @@ PairSplit split_pairs(const std::vector<SentencePair>& pairs, int64_t sources, u
 std::string to_tsv(const std::vector<SentencePair>& pairs);
 std::string to_tsv(const std::vector<WithReferences>& sentences);
 
+// What stands between Project Gutenberg's lines "*** START OF ..." and "*** END OF ...", without empty lines
+// at either end; a text that has no such lines as it is.
+std::string_view without_gutenberg(std::string_view text);
+
+// Of each: without_gutenberg().
 enum class Book {
   plain,          // line ends and byte order mark
   english,        // and blanks at the ends of lines, runs of empty lines

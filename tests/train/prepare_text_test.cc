@@ -103,6 +103,20 @@ TEST(PrepareText, BooksLoseWhatTheirFilesAdded) {
               HasSubstr("file line 2"));
 }
 
+TEST(PrepareText, GutenbergsLinesAreCut) {
+  const std::string header = "The Project Gutenberg eBook\r\n\r\n", footer = "Updated editions\r\n";
+  for (const char* which : {"THE", "THIS"}) {
+    const std::string name = std::string(" OF ") + which + " PROJECT GUTENBERG EBOOK A BOOK ***\r\n";
+    const std::string file = header + "*** START" + name +
+                             "\r\n\r\nCall me.  \r\n\r\n*** ***\r\nThe end.\r\n\r\n*** END" + name + footer;
+    EXPECT_EQ(clean_book(file, Book::plain, "file"), "Call me.  \n\n*** ***\nThe end.\n");
+    EXPECT_EQ(clean_book("\xEF\xBB\xBF" + file, Book::english, "file"), "Call me.\n\n*** ***\nThe end.\n");
+  }
+  EXPECT_EQ(without_gutenberg("a\n*** START OF A WALK ***\nb"), "a\n*** START OF A WALK ***\nb");
+  EXPECT_EQ(without_gutenberg("*** START OF THE PROJECT GUTENBERG EBOOK X ***"), "");
+  EXPECT_EQ(without_gutenberg("a\n\n*** END OF THE PROJECT GUTENBERG EBOOK X ***\nb"), "a");
+}
+
 TEST(PrepareText, SplitsAreNinetyFiveFive) {
   std::string text;
   for (int i = 0; i < 100; ++i) text += "\xE4\xB8\x80";
