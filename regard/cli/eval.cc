@@ -17,8 +17,10 @@
 #include "regard/io/mapped_file.h"
 #include "regard/io/png.h"
 #include "regard/lab/plot.h"
+#include "regard/model/classifier.h"
 #include "regard/model/load_translator.h"
 #include "regard/model/model.h"
+#include "regard/train/classification.h"
 #include "regard/train/evaluate.h"
 #include "regard/train/generated_task.h"
 #include "regard/train/parallel_text.h"
@@ -41,6 +43,7 @@ struct Eval {
   int64_t length = 0;
   std::string hypotheses;
   std::vector<std::string> references;
+  std::string images, labels;
   std::string write;
   std::string png;
   bool json = false;
@@ -213,6 +216,31 @@ void answer_texts(const Eval& options) {
   std::cout << line;
 }
 
+void name_pictures(const Eval& options) {
+  const model::LoadedClassifier loaded = model::load_classifier(options.models[0]);
+  const train::ImageQuality found =
+      train::evaluate(*loaded.model, loaded.scale, train::read_labelled(options.images, options.labels));
+  if (options.json) {
+    nlohmann::json json = {{"images", found.images}, {"accuracy", found.accuracy}, {"loss", found.loss}};
+    for (const auto& of : found.classes)
+      json["classes"].push_back({{"images", of.images}, {"right", of.right}});
+    std::cout << json.dump() << '\n';
+    return;
+  }
+  char line[200];
+  std::cout << "class   pictures    right\n";
+  for (size_t i = 0; i < found.classes.size(); ++i) {
+    const auto& of = found.classes[i];
+    const double share =
+        of.images > 0 ? 100 * static_cast<double>(of.right) / static_cast<double>(of.images) : 0;
+    std::snprintf(line, sizeof line, "%-7zu %8lld %7.2f%%\n", i, static_cast<long long>(of.images), share);
+    std::cout << line;
+  }
+  std::snprintf(line, sizeof line, "%-7s %8lld %7.2f%%\nloss %.4f nats per picture\n", "all",
+                static_cast<long long>(found.images), 100 * found.accuracy, found.loss);
+  std::cout << line;
+}
+
 void read_text(const Eval& options) {
   const model::Loaded loaded = model::load(options.models[0]);
   const std::string text = io::read_text(options.data);
@@ -248,9 +276,14 @@ void run(Eval options) {
   }
   if (options.models.empty())
     throw std::invalid_argument("give --model FOLDER, or --hypotheses and --references");
+  catch_interrupts();
+  if (!options.images.empty() || !options.labels.empty()) {
+    if (options.images.empty() || options.labels.empty() || options.models.size() > 1)
+      throw std::invalid_argument("--images and --labels go together, with one --model");
+    return name_pictures(options);
+  }
   if (options.data.empty() == options.task.empty())
     throw std::invalid_argument("give one of --data FILE and --task NAME to test the model on");
-  catch_interrupts();
   const bool translates = std::ranges::all_of(options.models, model::is_translator);
   if (!translates && (options.models.size() > 1 || !options.png.empty()))
     throw std::invalid_argument("several --model and --png are for models that translate");
@@ -271,9 +304,10 @@ void run(Eval options) {
 void add_eval(CLI::App& app) {
   auto options = std::make_shared<Eval>();
   options->generated.shortest = 0;
-  CLI::App* verb = app.add_subcommand("eval", "How good a model is on a test set: BLEU, chrF, perplexity");
+  CLI::App* verb =
+      app.add_subcommand("eval", "How good a model is on a test set: BLEU, chrF, perplexity, accuracy");
   verb->add_option("--model", options->models,
-                   "Folder of a translator or a language model (translators: repeatable)")
+                   "Folder of a translator (repeatable), a language model or a classifier of pictures")
       ->type_name("MODEL");
   verb->add_option("--data", options->data,
                    "Test set: TSV of a source and its translations, or a text for a language model")
@@ -302,6 +336,9 @@ void add_eval(CLI::App& app) {
   verb->add_option("--length", options->length,
                    "Language models: tokens of a piece (default: what the model takes, at most 1024)")
       ->type_name("INT");
+  verb->add_option("--images", options->images, "Classifiers: pictures to name, an IDX file, plain or .gz")
+      ->type_name("FILE");
+  verb->add_option("--labels", options->labels, "Their classes")->type_name("FILE");
   verb->add_option("--hypotheses", options->hypotheses, "Score translations that are there, one a line")
       ->type_name("FILE");
   verb->add_option("--references", options->references, "Their references, one a line (repeatable)")

@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -43,7 +44,8 @@ std::string duration(double seconds) {
 // ten seconds.
 class Narrator {
  public:
-  explicit Narrator(int64_t parameters) : terminal_(isatty(STDERR_FILENO) == 1) {
+  // units: what a pass is made of.
+  Narrator(int64_t parameters, const char* units) : terminal_(isatty(STDERR_FILENO) == 1), units_(units) {
     std::cerr << parameters << " parameters\n";
   }
 
@@ -57,19 +59,22 @@ class Narrator {
     const double left =
         seconds_ / static_cast<double>(steps_) * static_cast<double>(report.steps - report.step);
     char line[200];
-    std::snprintf(line, sizeof line, "step %lld of %lld  loss %.4f  rate %.2e  %.0f tokens/s  %s left",
+    std::snprintf(line, sizeof line, "step %lld of %lld  loss %.4f  rate %.2e  %.0f %s/s  %s left",
                   static_cast<long long>(report.step), static_cast<long long>(report.steps), report.loss,
-                  report.rate, static_cast<double>(tokens_) / seconds_, duration(left).c_str());
+                  report.rate, static_cast<double>(tokens_) / seconds_, units_, duration(left).c_str());
     std::cerr << (terminal_ ? "\r\x1b[K" : "") << line << (terminal_ ? "" : "\n") << std::flush;
   }
 
   void validation(int64_t step, const train::Validation& found, bool best) {
     end_line();
     char line[200];
-    std::snprintf(line, sizeof line,
-                  "validation after step %lld: loss %.4f, perplexity %.2f, %.4f bits per byte",
-                  static_cast<long long>(step), found.loss, std::exp(found.loss), found.bits_per_byte);
+    std::snprintf(line, sizeof line, "validation after step %lld: loss %.4f", static_cast<long long>(step),
+                  found.loss);
     std::cerr << line;
+    const bool of_text = found.bits_per_byte > 0;
+    std::snprintf(line, sizeof line, ", perplexity %.2f, %.4f bits per byte", std::exp(found.loss),
+                  found.bits_per_byte);
+    if (of_text) std::cerr << line;
     const auto add = [&](const char* name, const char* format, const std::optional<double>& value) {
       if (!value) return;
       std::snprintf(line, sizeof line, format, *value);
@@ -77,7 +82,7 @@ class Narrator {
     };
     add("BLEU", "%.2f", found.bleu);
     add("chrF", "%.2f", found.chrf);
-    add("exact", "%.4f", found.accuracy);
+    add(of_text ? "exact" : "accuracy", "%.4f", found.accuracy);
     std::cerr << (best ? " (best so far)" : "") << '\n';
   }
 
@@ -92,6 +97,7 @@ class Narrator {
 
  private:
   bool terminal_;
+  const char* units_;
   double seconds_ = 0;
   double since_shown_ = 1e9;
   int64_t tokens_ = 0;
@@ -111,6 +117,8 @@ bool multiplies_bf16() {
 int64_t heads_of(const train::Recipe& recipe) {
   if (const auto* decoder = std::get_if<train::LanguageModelRecipe>(&recipe.task))
     return decoder->model.heads;
+  if (const auto* classifier = std::get_if<train::ClassifierRecipe>(&recipe.task))
+    return classifier->model.heads;
   if (const auto* translator = std::get_if<train::TranslatorRecipe>(&recipe.task)) {
     const auto* transformer = std::get_if<model::TransformerTranslatorConfig>(&translator->model);
     if (transformer != nullptr) return transformer->heads;
@@ -137,7 +145,8 @@ void run(const Train& options) {
   catch_interrupts();
   int64_t parameters = 0;
   for (const auto& named : task->parameters()) parameters += named.value.numel();
-  Narrator narrator(parameters);
+  const bool pictures = std::holds_alternative<train::ClassifierRecipe>(recipe.task);
+  Narrator narrator(parameters, pictures ? "pictures" : "tokens");
   train::Listener listener;
   listener.step = [&](const train::StepReport& report) { narrator.step(report); };
   listener.validation = [&](int64_t step, const train::Validation& found, bool best) {
@@ -166,8 +175,11 @@ void run(const Train& options) {
     std::cout << "; best validation " << metric << ' ' << *outcome.best << " after step "
               << outcome.best_step;
   const bool translates = std::holds_alternative<train::TranslatorRecipe>(recipe.task);
-  std::cout << "\nthe model: " << folder.string() << " (try: regard " << (translates ? "translate" : "run")
-            << " --model " << folder.string() << (translates ? " 'A text'" : " 'Once'") << ")\n";
+  const auto& [verb, rest] = pictures     ? std::pair("eval", " --images FILE --labels FILE")
+                             : translates ? std::pair("translate", " 'A text'")
+                                          : std::pair("run", " 'Once'");
+  std::cout << "\nthe model: " << folder.string() << " (try: regard " << verb << " --model "
+            << folder.string() << rest << ")\n";
   if (outcome.ending == train::Ending::stopped) std::cout << "the same command goes on from here\n";
 }
 

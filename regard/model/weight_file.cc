@@ -220,10 +220,15 @@ layer::Weight WeightFile::transposed_part(const std::string& name, int64_t all_r
 }
 
 at::Tensor WeightFile::vector(const std::string& name, int64_t size) const {
-  const io::Tensor& tensor = require(name, {size});
   at::Tensor copy = at::empty({size}, at::kFloat);
-  io::dequantize(tensor, 0, 1, std::span(copy.mutable_data_ptr<float>(), static_cast<size_t>(size)));
+  take(name, copy);
   return copy;
+}
+
+void WeightFile::take(const std::string& name, at::Tensor& parameter, bool /*begun*/) const {
+  const io::Tensor& tensor = require(name, parameter.sizes().vec());
+  io::dequantize(tensor, 0, tensor.rows(),
+                 std::span(parameter.mutable_data_ptr<float>(), static_cast<size_t>(parameter.numel())));
 }
 
 }  // namespace regard::model

@@ -43,8 +43,9 @@ class WeightFile final : public WeightSource {
                      int64_t columns) const override;
   layer::Weight transposed_part(const std::string& name, int64_t all_rows, int64_t begin, int64_t rows,
                                 int64_t columns) const override;
-  // Copied.
+  // Copied, and so is a parameter of any shape.
   at::Tensor vector(const std::string& name, int64_t size) const override;
+  void take(const std::string& name, at::Tensor& parameter, bool begun = false) const override;
 
  private:
   using Order = std::vector<int64_t>;

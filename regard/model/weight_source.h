@@ -47,7 +47,7 @@ class WeightSource {
                                         int64_t rows, int64_t columns) const = 0;
   // [size] float32.
   virtual at::Tensor vector(const std::string& name, int64_t size) const = 0;
-  // The parameter [size] or [rows, columns] of a module that makes its own: takes the numbers of that name;
+  // The parameter of a module that makes its own (files: of any shape): takes the numbers of that name;
   // a training that begins takes the parameter itself, and gives it its start unless `begun`.
   virtual void take(const std::string& name, at::Tensor& parameter, bool begun = false) const;
 };

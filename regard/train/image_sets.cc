@@ -47,12 +47,8 @@ void read_digit(std::string_view line, const std::string& where, LabelledImages&
 }
 
 LabelledImages read_pair(const std::filesystem::path& folder, const std::string& prefix) {
-  LabelledImages all{io::read_idx(folder / (prefix + "-images-idx3-ubyte.gz")),
-                     io::read_idx(folder / (prefix + "-labels-idx1-ubyte.gz"))};
-  if (all.images.shape.size() != 3 || all.labels.shape.size() != 1 ||
-      all.images.shape[0] != all.labels.shape[0])
-    io::fail(folder.string(), "the " + prefix + " pictures and labels do not belong together");
-  return all;
+  return read_labelled(folder / (prefix + "-images-idx3-ubyte.gz"),
+                       folder / (prefix + "-labels-idx1-ubyte.gz"));
 }
 
 LabelledImages choose(const LabelledImages& all, int64_t of_each, const std::string& source,
@@ -74,6 +70,17 @@ LabelledImages choose(const LabelledImages& all, int64_t of_each, const std::str
 }
 
 }  // namespace
+
+LabelledImages read_labelled(const std::filesystem::path& images, const std::filesystem::path& labels) {
+  LabelledImages all{io::read_idx(images), io::read_idx(labels)};
+  const std::vector<int64_t>& shape = all.images.shape;
+  if ((shape.size() != 3 && shape.size() != 4) || all.images.values.empty())
+    io::fail(images.string(), "it holds no pictures [N, height, width] or [N, height, width, channels]");
+  if (all.labels.shape != std::vector<int64_t>{shape[0]})
+    io::fail(labels.string(), "it does not hold one label for each of the " + std::to_string(shape[0]) +
+                                  " pictures of " + images.string());
+  return all;
+}
 
 ImageSplit digits(std::string_view csv, const std::string& source) {
   LabelledImages all;

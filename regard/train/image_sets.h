@@ -11,9 +11,13 @@
 namespace regard::train {
 
 struct LabelledImages {
-  io::Idx images;  // [N, height, width]
+  io::Idx images;  // [N, height, width] or [N, height, width, channels]
   io::Idx labels;  // [N]
 };
+// Throws io::Error where the files are no pictures [N, height, width] or [N, height, width, channels] and
+// labels [N] of them, or hold none.
+LabelledImages read_labelled(const std::filesystem::path& images, const std::filesystem::path& labels);
+
 struct ImageSplit {
   LabelledImages train, test;
 };

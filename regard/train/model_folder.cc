@@ -18,7 +18,7 @@ void save_model_folder(const std::filesystem::path& folder, const std::string& c
                  std::span(named.value.const_data_ptr<float>(), static_cast<size_t>(named.value.numel()))));
   }
   if (!config.empty()) io::write_file_atomically(folder / "config.json", config);
-  io::write_file_atomically(folder / "tokenizer.json", tokenizer);
+  if (!tokenizer.empty()) io::write_file_atomically(folder / "tokenizer.json", tokenizer);
   io::write_safetensors(folder / "model.safetensors", tensors, {{"format", "pt"}});
 }
 

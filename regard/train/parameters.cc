@@ -153,7 +153,7 @@ void Parameters::initialise(const std::string& name, at::Tensor& value) const {
     value.fill_(name.ends_with(".bias") ? 0.0 : 1.0);
     return;
   }
-  const int64_t rows = value.size(0), columns = value.size(1);
+  const int64_t rows = value.size(0), columns = value.numel() / rows;  // of a kernel: [out, what it sees]
   const double divisor = writes_to_the_stream(name) ? initialisation_.residual_divisor : 1.0;
   const double spread = deviation(initialisation_, rows, columns) / divisor;
   switch (initialisation_.kind) {
@@ -167,7 +167,7 @@ void Parameters::initialise(const std::string& name, at::Tensor& value) const {
       const at::Tensor drawn = at::empty({std::max(rows, columns), std::min(rows, columns)}, at::kFloat);
       const auto [q, r] = at::linalg_qr(drawn.normal_(0.0, 1.0, generator_));
       const at::Tensor fair = q * r.diagonal().sign();  // all such matrices alike (Mezzadri 2007)
-      value.copy_((rows < columns ? fair.t() : fair) / divisor);
+      value.copy_(((rows < columns ? fair.t() : fair) / divisor).reshape(value.sizes()));
       break;
     }
     default:

@@ -68,9 +68,13 @@ Recipe read_recipe(const std::filesystem::path& path, const std::vector<std::str
     const TranslatorRecipe& read = out.task.emplace<TranslatorRecipe>(
         read_translator(all.table("data"), all.table("model"), path.parent_path()));
     out.train = read_translator_training(all.table("train"), read);
+  } else if (kind == "classifier") {
+    const ClassifierRecipe& read = out.task.emplace<ClassifierRecipe>(
+        read_classifier(all.table("data"), all.table("model"), path.parent_path()));
+    out.train = read_classifier_training(all.table("train"), read);
   } else {
     throw std::invalid_argument(all.place("kind") + " is \"" + kind +
-                                "\"; known are \"language_model\", \"translator\"");
+                                "\"; known are \"language_model\", \"translator\", \"classifier\"");
   }
   all.finish();
   // What may change when a training goes on is no part of what it is.

@@ -9,6 +9,7 @@
 
 #include "regard/layer/rope.h"
 #include "regard/model/translator_config.h"
+#include "regard/model/vit_config.h"
 #include "regard/text/train_vocabulary.h"
 #include "regard/train/generated_task.h"
 #include "regard/train/optimizer.h"
@@ -88,12 +89,24 @@ struct TranslatorRecipe {
   Initialisation initialisation;
 };
 
+// What a classifier of pictures is trained on: IDX files, plain or packed by gzip.
+struct ImageRecipe {
+  std::filesystem::path train, train_labels;
+  std::filesystem::path valid, valid_labels;  // empty: no validation
+};
+
+struct ClassifierRecipe {
+  ImageRecipe data;
+  model::VitConfig model;  // with everything but what the pictures say
+  Initialisation initialisation;
+};
+
 // What all kinds of models share.
 struct TrainRecipe {
   uint64_t seed = kSeed;
   int64_t steps = 1000;
   int64_t length = 256;         // language models: tokens of a piece
-  int64_t batch = 16;           // language models: pieces of one pass
+  int64_t batch = 16;           // language models: pieces of one pass; classifiers: pictures
   int64_t batch_tokens = 4096;  // translators: of one pass at most, both sides and padding included
   int64_t accumulate = 1;       // passes of one step
   OptimizerOptions optimizer;
@@ -117,7 +130,8 @@ struct TrainRecipe {
 };
 
 struct Recipe {
-  std::variant<LanguageModelRecipe, TranslatorRecipe> task;  // by `kind`, with the tables [data] and [model]
+  // By `kind`, with the tables [data] and [model].
+  std::variant<LanguageModelRecipe, TranslatorRecipe, ClassifierRecipe> task;
   TrainRecipe train;
   // What the file and the settings say, in one order, but for what may change when a training goes on
   // (train.steps, save_every, keep, patience, rate, warmup, clip): two trainings are the same where this is.

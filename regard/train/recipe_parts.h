@@ -30,4 +30,7 @@ TrainRecipe read_language_model_training(RecipeTable table, const LanguageModelR
 TranslatorRecipe read_translator(RecipeTable data, RecipeTable model, const std::filesystem::path& folder);
 TrainRecipe read_translator_training(RecipeTable table, const TranslatorRecipe& recipe);
 
+ClassifierRecipe read_classifier(RecipeTable data, RecipeTable model, const std::filesystem::path& folder);
+TrainRecipe read_classifier_training(RecipeTable table, const ClassifierRecipe& recipe);
+
 }  // namespace regard::train
