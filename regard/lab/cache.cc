@@ -57,9 +57,9 @@ int64_t latent_bytes(int64_t tokens) {
 // published ones. Encoders keep nothing.
 Table models(std::vector<std::string>& absent, bool& in_proportion, std::string& grouped) {
   Table table{"cache-models",
-              "bytes that a token adds, all layers, and GB at 8,192 tokens in bf16",
-              {text("model"), count("layers"), count("heads"), count("KV heads"), count("size"), count("f32"),
-               count("bf16"), count("i8"), number("GB", 3), number("% of MHA", 1)},
+              "bytes that a token adds, all layers (KV heads / query heads), and GB at 8,192 tokens in bf16",
+              {text("model"), text("layers, heads, size"), count("f32"), count("bf16"), count("i8"),
+               number("GB", 3), number("% of MHA", 1)},
               {}};
   constexpr int64_t kTokens = 64;
   const auto add = [&](const std::string& name, int64_t layers, int64_t heads, int64_t kv_heads,
@@ -76,8 +76,11 @@ Table models(std::vector<std::string>& absent, bool& in_proportion, std::string&
       grouped += say("%s%s %.0f %% (%lld of %lld heads), %lld bytes a token in bf16",
                      grouped.empty() ? "" : "; ", name.c_str(), share, static_cast<long long>(kv_heads),
                      static_cast<long long>(heads), static_cast<long long>(bf16));
-    table.add({name, layers, heads, kv_heads, head_size, f32, bf16, token(kv_heads, kernel::CacheType::i8),
-               8192e-9 * static_cast<double>(bf16), share});
+    table.add(
+        {name,
+         say("%lld, %lld / %lld, %lld", static_cast<long long>(layers), static_cast<long long>(kv_heads),
+             static_cast<long long>(heads), static_cast<long long>(head_size)),
+         f32, bf16, token(kv_heads, kernel::CacheType::i8), 8192e-9 * static_cast<double>(bf16), share});
   };
   for (const model::KnownModel& known : model::known_models()) {
     if (!known.installed()) {

@@ -2,13 +2,13 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 
 #include "regard/autograd/attention.h"
 #include "regard/lab/columns.h"
 #include "regard/lab/measures.h"
 #include "regard/lab/tensors.h"
-#include "regard/lab/timing.h"
 
 // How far a gradient reaches, in how many steps that depend on each other, and what a layer costs (Vaswani et
 // al. 2017, arXiv 1706.03762, table 1).
@@ -93,6 +93,19 @@ int64_t layers_needed(const at::Tensor& x, Layer&& layer) {
     if (leaf.grad()[0][0].abs().max().template item<double>() > 0) return layers;
   }
   return -1;
+}
+
+template <class Run>
+std::vector<double> milliseconds(Run&& run) {
+  std::vector<double> out;
+  for (int repeat = 0; repeat < 8; ++repeat) {
+    const auto begin = std::chrono::steady_clock::now();
+    run();
+    if (repeat > 0)
+      out.push_back(
+          std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+  }
+  return out;
 }
 
 Table reach_table(const Options& options, Curve curves[3], double& gru_fall, double& keep_fall,
