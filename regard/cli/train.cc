@@ -114,16 +114,15 @@ bool multiplies_bf16() {
 }
 
 // Of the attention that a recipe trains; 0: none that has several.
-int64_t heads_of(const train::Recipe& recipe) {
-  if (const auto* decoder = std::get_if<train::LanguageModelRecipe>(&recipe.task))
-    return decoder->model.heads;
-  if (const auto* classifier = std::get_if<train::ClassifierRecipe>(&recipe.task))
-    return classifier->model.heads;
-  if (const auto* translator = std::get_if<train::TranslatorRecipe>(&recipe.task)) {
-    const auto* transformer = std::get_if<model::TransformerTranslatorConfig>(&translator->model);
-    if (transformer != nullptr) return transformer->heads;
-  }
-  return 0;
+int64_t heads_of(const train::LanguageModelRecipe& recipe) {
+  return recipe.model.heads;
+}
+int64_t heads_of(const train::ClassifierRecipe& recipe) {
+  return recipe.model.heads;
+}
+int64_t heads_of(const train::TranslatorRecipe& recipe) {
+  const auto* transformer = std::get_if<model::TransformerTranslatorConfig>(&recipe.model);
+  return transformer != nullptr ? transformer->heads : 0;
 }
 
 void run(const Train& options) {
@@ -137,7 +136,8 @@ void run(const Train& options) {
         << "regard: train.precision is bf16, which this processor has no instructions for: a step takes "
            "some ten times as long as in f32\n";
   }
-  if (const int64_t heads = heads_of(recipe); heads % 8 != 0) {
+  const int64_t heads = std::visit([](const auto& task) { return heads_of(task); }, recipe.task);
+  if (heads % 8 != 0) {
     std::cerr << "regard: note: model.heads is " << heads
               << ", no multiple of 8; what that costs here: regard explain heads\n";
   }
