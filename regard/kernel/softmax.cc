@@ -134,13 +134,12 @@ HWY_INLINE void add_columns(RowSum& row, float maximum, double sum) {
   row.maximum = higher;
 }
 
-// One pass: of each lane its own running maximum and sum, merged after every kSumColumns.
+// One pass: of each lane its own running maximum and sum, merged after every kSumColumns: first the lanes by
+// one exponential of them all, then the block into the row.
 HWY_INLINE RowSum online_sum(const float* x, int64_t columns, SoftmaxTraffic& traffic) {
   const D d;
   const Vec nothing = hn::Set(d, -HUGE_VALF);
   RowSum row{-HUGE_VALF, 0.0};
-  HWY_ALIGN float maxima[kLanes];
-  HWY_ALIGN float sums[kLanes];
   for (int64_t begin = 0; begin < columns; begin += kSumColumns) {
     Vec maximum = nothing;
     Vec sum = hn::Zero(d);
@@ -154,9 +153,10 @@ HWY_INLINE RowSum online_sum(const float* x, int64_t columns, SoftmaxTraffic& tr
                    sum = hn::MulAdd(sum, kept, sum_of(v));
                    maximum = higher;
                  });
-    hn::Store(maximum, d, maxima);
-    hn::Store(sum, d, sums);
-    for (int64_t n = 0; n < kLanes; ++n) add_columns(row, maxima[n], sums[n]);
+    const float highest = max_of_lanes(d, maximum);
+    const Vec shift = hn::Set(d, highest == -HUGE_VALF ? 0.0F : highest);
+    const Vec kept = exp2(d, hn::Mul(hn::Sub(maximum, shift), hn::Set(d, kLog2e)));
+    add_columns(row, highest, static_cast<double>(sum_of_lanes(d, hn::Mul(sum, kept))));
   }
   return row;
 }
