@@ -18,7 +18,11 @@ constexpr Name<Initialisation::Kind> kKinds[] = {{"normal", Initialisation::Kind
                                                  {"xavier_normal", Initialisation::Kind::xavier_normal},
                                                  {"kaiming_uniform", Initialisation::Kind::kaiming_uniform},
                                                  {"kaiming_normal", Initialisation::Kind::kaiming_normal},
-                                                 {"orthogonal", Initialisation::Kind::orthogonal}};
+                                                 {"orthogonal", Initialisation::Kind::orthogonal},
+                                                 {"bahdanau", Initialisation::Kind::bahdanau},
+                                                 {"luong", Initialisation::Kind::luong}};
+
+constexpr double kLuong = 0.1;
 
 bool writes_to_the_stream(const std::string& name) {
   constexpr std::string_view kParts[] = {"o_proj", "down_proj", "c_proj", ".w2."};
@@ -43,6 +47,10 @@ double deviation(const Initialisation& how, int64_t rows, int64_t columns) {
       return std::sqrt(1.0 / in);
     case Initialisation::Kind::orthogonal:
       return std::sqrt(1.0 / std::max(in, out));
+    case Initialisation::Kind::bahdanau:
+      return 0.001;
+    case Initialisation::Kind::luong:
+      return kLuong / std::sqrt(3.0);
     default:
       return how.deviation;
   }
@@ -153,25 +161,39 @@ void Parameters::initialise(const std::string& name, at::Tensor& value) const {
     value.fill_(name.ends_with(".bias") ? 0.0 : 1.0);
     return;
   }
-  const int64_t rows = value.size(0), columns = value.numel() / rows;  // of a kernel: [out, what it sees]
+  const at::Tensor matrix = value.view({value.size(0), -1});  // of a kernel: [out, what it sees]
   const double divisor = writes_to_the_stream(name) ? initialisation_.residual_divisor : 1.0;
-  const double spread = deviation(initialisation_, rows, columns) / divisor;
+  const double spread = deviation(initialisation_, matrix.size(0), matrix.size(1)) / divisor;
+  const auto is = [&](std::string_view part) { return name.find(part) != std::string::npos; };
+  const auto make_orthogonal = [&](const at::Tensor& part) {
+    const int64_t rows = part.size(0), columns = part.size(1);
+    const at::Tensor drawn = at::empty({std::max(rows, columns), std::min(rows, columns)}, at::kFloat);
+    const auto [q, r] = at::linalg_qr(drawn.normal_(0.0, 1.0, generator_));
+    const at::Tensor fair = q * r.diagonal().sign();  // all such matrices alike (Mezzadri 2007)
+    part.copy_((rows < columns ? fair.t() : fair) / divisor);
+  };
   switch (initialisation_.kind) {
     case Initialisation::Kind::xavier_uniform:
-    case Initialisation::Kind::kaiming_uniform: {
+    case Initialisation::Kind::kaiming_uniform:
+    case Initialisation::Kind::luong: {
       const double bound = std::sqrt(3.0) * spread;
-      value.uniform_(-bound, bound, generator_);
+      matrix.uniform_(-bound, bound, generator_);
       break;
     }
-    case Initialisation::Kind::orthogonal: {
-      const at::Tensor drawn = at::empty({std::max(rows, columns), std::min(rows, columns)}, at::kFloat);
-      const auto [q, r] = at::linalg_qr(drawn.normal_(0.0, 1.0, generator_));
-      const at::Tensor fair = q * r.diagonal().sign();  // all such matrices alike (Mezzadri 2007)
-      value.copy_(((rows < columns ? fair.t() : fair) / divisor).reshape(value.sizes()));
+    case Initialisation::Kind::orthogonal:
+      make_orthogonal(matrix);
       break;
-    }
+    case Initialisation::Kind::bahdanau:
+      if (is(".hidden.")) {
+        for (const at::Tensor& gate : matrix.chunk(3)) make_orthogonal(gate);
+      } else if (is("attention.vector")) {
+        matrix.zero_();
+      } else {
+        matrix.normal_(0.0, is("attention.query") || is("attention.key") ? spread : 0.01, generator_);
+      }
+      break;
     default:
-      value.normal_(0.0, spread, generator_);
+      matrix.normal_(0.0, spread, generator_);
   }
 }
 

@@ -25,6 +25,9 @@ struct Initialisation {
                       // to sqrt(3)
     kaiming_normal,   // N(0, 1 / in)
     orthogonal,       // its rows or columns, whichever are fewer, are orthonormal (Saxe et al. 2014)
+    bahdanau,         // Bahdanau et al. 2015, appendix B: recurrent matrices orthogonal, an attention's N(0,
+                      // 0.001^2) and its vector 0, all others N(0, 0.01^2)
+    luong,            // U(+-0.1), Luong et al. 2015, section 4.1
   };
   Kind kind = Kind::normal;
   double deviation = 0.02;  // normal
@@ -37,7 +40,7 @@ struct Initialisation {
 // ones.
 Initialisation::Kind initialisation_named(const std::string& name);
 
-// Of the numbers of a matrix that begins so, where nothing divides them.
+// Of the numbers of a matrix of queries or keys that begins so.
 double deviation(const Initialisation& how, int64_t rows, int64_t columns);
 
 // The parameters of a model in training, by their published names: made and initialised when the model asks

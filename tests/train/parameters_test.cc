@@ -25,10 +25,13 @@ TEST(Initialisations, HaveTheVarianceAndTheBoundsOfTheirNames) {
     const char* name;
     double variance;
     double bound;  // 0: normal
-  } expected[] = {
-      {"normal", 0.03 * 0.03, 0},           {"xavier_uniform", 2 / (in + out), std::sqrt(6 / (in + out))},
-      {"xavier_normal", 2 / (in + out), 0}, {"kaiming_uniform", 1 / in, std::sqrt(3 / in)},
-      {"kaiming_normal", 1 / in, 0},        {"orthogonal", 1 / in, 0}};
+  } expected[] = {{"normal", 0.03 * 0.03, 0},
+                  {"xavier_uniform", 2 / (in + out), std::sqrt(6 / (in + out))},
+                  {"xavier_normal", 2 / (in + out), 0},
+                  {"kaiming_uniform", 1 / in, std::sqrt(3 / in)},
+                  {"kaiming_normal", 1 / in, 0},
+                  {"orthogonal", 1 / in, 0},
+                  {"luong", 0.01 / 3, 0.1}};
   for (const auto& want : expected) {
     SCOPED_TRACE(want.name);
     const at::Tensor values = begun(want.name).to(at::kDouble);
@@ -59,6 +62,18 @@ TEST(Initialisations, OrthogonalRowsOrColumnsAreOrthonormal) {
         rows < columns ? at::matmul(values, values.t()) : at::matmul(values.t(), values);
     EXPECT_LE((products - at::eye(products.size(0), at::kDouble)).abs().max().item<double>(), 1e-5);
   }
+}
+
+TEST(Initialisations, BahdanausIsByThePartOfTheModel) {
+  const auto spread = [](const char* name) {
+    return begun("bahdanau", 1, name, 300, 100).std().item<double>();
+  };
+  EXPECT_NEAR(spread("attention.query.weight"), 0.001, 3e-5);
+  EXPECT_NEAR(spread("attention.key.weight"), 0.001, 3e-5);
+  EXPECT_EQ(spread("attention.vector.weight"), 0);
+  EXPECT_NEAR(spread("decoder.layers.0.input.weight"), 0.01, 3e-4);
+  for (const at::Tensor& gate : begun("bahdanau", 1, "decoder.layers.0.hidden.weight", 300, 100).chunk(3))
+    EXPECT_LE((at::matmul(gate, gate.t()) - at::eye(100)).abs().max().item<double>(), 1e-5);
 }
 
 // scale_residual of a recipe.
