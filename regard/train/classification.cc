@@ -17,9 +17,11 @@
 namespace regard::train {
 namespace {
 
-constexpr int64_t kWatched = 8;                         // pictures that heads are watched on
-constexpr int64_t kTested = 256;                        // pictures of one pass without gradients
-constexpr uint64_t kDropoutStream = uint64_t{1} << 62;  // far from those of the epochs
+constexpr int64_t kWatched = 8;   // pictures that heads are watched on
+constexpr int64_t kTested = 256;  // pictures of one pass without gradients
+// Streams of a seed, far from those of the epochs.
+constexpr uint64_t kDropoutStream = uint64_t{1} << 62;
+constexpr uint64_t kPictureStream = uint64_t{1} << 61;
 
 int64_t count_of(const LabelledImages& images) {
   return images.labels.shape[0];
@@ -88,7 +90,8 @@ ImageQuality evaluate(const model::Vit& model, const model::PixelScale& scale, c
 }
 
 Classification::Classification(const ClassifierRecipe& recipe, const TrainRecipe& train)
-    : train_(train),
+    : data_(recipe.data),
+      train_(train),
       initialisation_(recipe.initialisation),
       images_(read_labelled(recipe.data.train, recipe.data.train_labels)),
       scale_(model::pixel_scale(images_.images)),
@@ -112,15 +115,30 @@ std::vector<int64_t> Classification::numbers(int64_t pass) const {
   return {begin, begin + train_.batch};
 }
 
+at::Tensor Classification::pictures(int64_t pass) const {
+  const at::Tensor images = model::pixels(images_.images, numbers(pass), scale_);
+  if (data_.shift == 0 && !data_.flip) return images;
+  std::mt19937_64 generator = generator_of(train_.seed, kPictureStream + static_cast<uint64_t>(pass));
+  const auto moved = [&](int64_t size) {
+    const auto by = static_cast<int64_t>(below(generator, 2 * static_cast<uint64_t>(data_.shift) + 1));
+    return (at::arange(size, at::kLong) + (by - data_.shift)).clamp(0, size - 1);
+  };
+  std::vector<at::Tensor> out;
+  for (const at::Tensor& image : images.unbind()) {
+    const at::Tensor rows = moved(image.size(1)), columns = moved(image.size(2));
+    const bool turned = data_.flip && below(generator, 2) == 1;
+    out.push_back(image.index_select(1, rows).index_select(2, turned ? columns.flip(0) : columns));
+  }
+  return at::stack(out);
+}
+
 at::Tensor Classification::loss(int64_t pass) {
   layer::Context context;
   context.training = true;
   context.checkpoint_layers = train_.checkpoint_layers;
   context.dropout_seed = generator_of(train_.seed, kDropoutStream + static_cast<uint64_t>(pass))();
-  const std::vector<int64_t> which = numbers(pass);
-  const at::Tensor images = model::pixels(images_.images, which, scale_);
-  return at::cross_entropy_loss(model_->logits(model_->states(images, context).back()),
-                                labels_of(images_, which), {}, at::Reduction::Mean, -100,
+  return at::cross_entropy_loss(model_->logits(model_->states(pictures(pass), context).back()),
+                                labels_of(images_, numbers(pass)), {}, at::Reduction::Mean, -100,
                                 train_.label_smoothing);
 }
 

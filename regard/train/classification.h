@@ -44,8 +44,11 @@ class Classification final : public Task {
   const model::PixelScale& scale() const { return scale_; }
   // Which pictures a pass sees: each once before any comes again, in an order of (seed, pass) alone.
   std::vector<int64_t> numbers(int64_t pass) const;
+  // These, scaled, moved and turned: [batch, channels, height, width].
+  at::Tensor pictures(int64_t pass) const;
 
  private:
+  ImageRecipe data_;
   TrainRecipe train_;
   Initialisation initialisation_;
   LabelledImages images_, valid_;

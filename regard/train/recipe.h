@@ -93,6 +93,8 @@ struct TranslatorRecipe {
 struct ImageRecipe {
   std::filesystem::path train, train_labels;
   std::filesystem::path valid, valid_labels;  // empty: no validation
+  int64_t shift = 0;  // in training each picture is moved by up to so many pixels, its edge repeated
+  bool flip = false;  // in training half of them are turned left to right
 };
 
 struct ClassifierRecipe {

@@ -19,6 +19,8 @@ ImageRecipe read_data(RecipeTable table, const std::filesystem::path& folder) {
   out.train_labels = read_path(table, "train_labels", folder);
   out.valid = read_path(table, "valid", folder);
   out.valid_labels = read_path(table, "valid_labels", folder);
+  out.shift = table.integer("shift", 0, 0, 1 << 12);
+  out.flip = table.flag("flip", false);
   table.finish();
   if (out.train.empty())
     throw std::invalid_argument(table.place("train") + " is missing: an IDX file of pictures");

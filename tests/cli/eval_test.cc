@@ -8,6 +8,7 @@
 
 #include "kills.h"
 #include "program.h"
+#include "regard/io/idx.h"
 #include "tests/io/files.h"
 
 namespace regard::cli::testing {
@@ -184,6 +185,91 @@ TEST_F(EvalVerb, IsToldWhatIsMissing) {
   EXPECT_EQ(run({"eval", "--model", path("nowhere"), "--task", "sort"}).code, 1);
   EXPECT_EQ(run({"eval", "--hypotheses", path("a"), "--references", path("a"), "--tokenize", "intl"}).code,
             2);
+}
+
+TEST_F(EvalVerb, ALanguageModelAnswersTheTextsOfItsTask) {
+  io::write_all(folder_ / "needle.toml", R"(
+[data]
+task = "needle"
+symbols = 3
+length = 3
+texts = 500
+valid_texts = 20
+[model]
+layers = 1
+width = 32
+heads = 2
+[train]
+steps = 30
+length = 64
+batch = 8
+rate = 1e-2
+validate_every = 15
+)");
+  const Outcome trained = run({"train", path("needle.toml"), "--out", path("needle"), "--json"});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_THAT(trained.err, HasSubstr("exact 0."));
+  EXPECT_TRUE(nlohmann::json::parse(trained.out).contains("best_accuracy"));
+  const std::vector<std::string> task = {"eval",      "--model", path("needle"),  "--task", "needle",
+                                         "--symbols", "3",       "--task-length", "3",      "--texts",
+                                         "50"};
+  std::vector<std::string> as_json = task;
+  as_json.emplace_back("--json");
+  const auto json = nlohmann::json::parse(run(as_json).out);
+  EXPECT_EQ(json["texts"], 50);
+  EXPECT_EQ(json["tokens"], 100);  // a symbol and the end
+  EXPECT_THAT(run(task).out, HasSubstr("50 texts, "));
+  const Outcome other = run({"eval", "--model", path("needle"), "--task", "copy"});
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.err, HasSubstr("the model's vocabulary is not that of a task with the text"));
+  const Outcome answer = run({"run", "--model", path("needle"), "n1 k2 3 n7 ? k2", "--json"});
+  EXPECT_EQ(nlohmann::json::parse(answer.out)["prompt_tokens"], 7) << answer.err;
+}
+
+TEST_F(EvalVerb, AClassifierNamesPictures) {
+  io::Idx images{{60, 4, 4}, {}}, labels{{60}, {}};
+  for (int i = 0; i < 60; ++i) {
+    labels.values.push_back(static_cast<uint8_t>(i % 2));
+    for (int pixel = 0; pixel < 16; ++pixel)
+      images.values.push_back(static_cast<uint8_t>((pixel % 4 / 2 == i % 2 ? 200 : 20) + i % 7));
+  }
+  io::write_idx(folder_ / "images.gz", images);
+  io::write_idx(folder_ / "labels", labels);
+  io::write_all(folder_ / "pictures.toml", R"(
+kind = "classifier"
+[data]
+train = "images.gz"
+train_labels = "labels"
+valid = "images.gz"
+valid_labels = "labels"
+[model]
+patch = 2
+layers = 1
+width = 16
+heads = 2
+initialisation = "xavier_uniform"
+[train]
+steps = 40
+batch = 12
+rate = 1e-2
+validate_every = 20
+)");
+  const Outcome trained = run({"train", path("pictures.toml"), "--out", path("pictures")});
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_THAT(trained.err, HasSubstr("pictures/s"));
+  EXPECT_THAT(trained.err, HasSubstr(", accuracy "));
+  EXPECT_THAT(trained.out, HasSubstr("regard eval --model"));
+  const std::vector<std::string> eval = {
+      "eval", "--model", path("pictures"), "--images", path("images.gz"), "--labels", path("labels")};
+  EXPECT_THAT(run(eval).out, HasSubstr("all           60  100.00%"));
+  std::vector<std::string> as_json = eval;
+  as_json.emplace_back("--json");
+  const auto json = nlohmann::json::parse(run(as_json).out);
+  EXPECT_EQ(json["accuracy"], 1.0);
+  EXPECT_EQ(json["classes"][1]["right"], 30);
+  const Outcome half = run({"eval", "--model", path("pictures"), "--images", path("images.gz")});
+  EXPECT_EQ(half.code, 2);
+  EXPECT_THAT(half.err, HasSubstr("--images and --labels go together"));
 }
 
 }  // namespace

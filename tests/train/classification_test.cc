@@ -259,6 +259,28 @@ TEST_F(Pictures, EachIsSeenOnceBeforeAnyComesAgain) {
   EXPECT_EQ(task().numbers(13), of.numbers(13));
 }
 
+TEST_F(Pictures, AreMovedAndTurnedInTraining) {
+  const Classification plain = task();
+  const Classification varied = task({"data.shift=1", "data.flip=true"});
+  EXPECT_TRUE(varied.pictures(4).equal(varied.pictures(4)));
+  std::set<int> seen;
+  for (int64_t pass = 0; pass < 10; ++pass) {
+    const at::Tensor before = plain.pictures(pass), after = varied.pictures(pass);
+    for (int64_t i = 0; i < before.size(0); ++i) {
+      const at::Tensor wide = at::replication_pad2d(before[i], {1, 1, 1, 1});
+      int which = -1;
+      for (int way = 0; way < 18; ++way) {
+        at::Tensor one = wide.narrow(1, way / 2 % 3, 8).narrow(2, way / 6, 8);
+        if (way % 2 == 1) one = one.flip(2);
+        if (one.equal(after[i])) which = way;
+      }
+      ASSERT_GE(which, 0);
+      seen.insert(which);
+    }
+  }
+  EXPECT_EQ(seen.size(), 18u);
+}
+
 TEST_F(Pictures, CheckpointedLayersGiveTheSameBits) {
   std::vector<at::Tensor> first;
   for (const char* checkpoint : {"false", "true"}) {
