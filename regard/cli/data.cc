@@ -50,7 +50,7 @@ std::string how_to(const DataSet& set) {
     case Origin::web:
       return "regard data get " + set.name + " --from FILE";
     case Origin::as_is:
-      return set.address;
+      return "regard data get " + set.name + "  (says where it is)";
   }
   return "";
 }
@@ -61,7 +61,7 @@ void print_facts(const Terminal& terminal, const DataSet& set, std::ostream& out
     for (const std::string& part : wrap(terminal, name + ": " + value, terminal.width, 4, 2))
       out << part << '\n';
   };
-  line("from", set.address);
+  if (set.origin != Origin::made) line("from", set.address);
   line("licence", set.licence);
   line("attribution", set.attribution);
   line("preparation", set.preparation);
@@ -125,9 +125,12 @@ void ask(const DataSet& set) {
 
 void get(const Data& options) {
   const DataSet& set = train::data_set(options.name);
-  if (set.origin == Origin::made || set.origin == Origin::as_is)
+  if (set.origin == Origin::made)
     throw std::invalid_argument("'" + set.name + "' is " + train::name(set.origin) + ": " + set.address);
   print_facts(Terminal::detect(STDERR_FILENO), set, std::cerr);
+  if (set.origin == Origin::as_is)
+    throw std::invalid_argument("'" + set.name + "' is " + train::name(set.origin) +
+                                "; its address and licence stand above");
   if (set.origin == Origin::web) {
     if (options.from.empty())
       throw std::invalid_argument("'" + set.name + "' is " + train::name(set.origin) +
