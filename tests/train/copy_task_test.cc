@@ -34,8 +34,9 @@ double copied(model::Translator& model, const at::Tensor& data) {
   return right.to(at::kDouble).mean().item<double>();
 }
 
-// Width 64 instead of the article's 512, so that the test takes seconds; all else is the article's: two
-// layers, pre-norm of Harvard's kind, dropout 0.1, Xavier, Adam with Noam's rates and 400 steps of warm-up.
+// Width 64 instead of the article's 512, so that the test takes seconds, and rates that fall to 0 instead of
+// ending at their peak, with which the last texts in a hundred come and go; all else is the article's: two
+// layers, pre-norm of Harvard's kind, dropout 0.1, Xavier, Adam.
 TEST(CopyTask, IsLearnedWithinTheArticlesBudget) {
   model::TransformerTranslatorConfig config;
   config.vocabulary = kVocabulary;
@@ -54,18 +55,17 @@ TEST(CopyTask, IsLearnedWithinTheArticlesBudget) {
   adam.beta2 = 0.98;
   adam.epsilon = 1e-9;
   Optimizer optimizer(adam, parameters.all());
-  Schedule noam;
-  noam.kind = Schedule::Kind::noam;
-  noam.rate = 1;
-  noam.warmup = 400;
-  noam.width = config.width;
-  noam.steps = kBudget;
+  Schedule schedule;
+  schedule.kind = Schedule::Kind::cosine;
+  schedule.rate = 3e-3;
+  schedule.warmup = 60;
+  schedule.steps = kBudget;
 
   at::Generator generator = at::detail::createCPUGenerator(2);
   const at::Tensor unseen = batch(generator, 200);
   EXPECT_LT(copied(*model, unseen), 0.01);
   double share = 0;
-  for (int64_t step = 0; step < kBudget && share < 0.99; ++step) {
+  for (int64_t step = 0; step < kBudget && share < 1; ++step) {
     const at::Tensor data = batch(generator, kBatch);
     layer::Context context;
     context.training = true;
@@ -75,10 +75,10 @@ TEST(CopyTask, IsLearnedWithinTheArticlesBudget) {
         at::cross_entropy_loss(model->logits(hidden).flatten(0, 1), data.narrow(1, 1, kLength - 1).flatten());
     optimizer.zero_gradients();
     loss.backward();
-    optimizer.step(noam.at(step));
+    optimizer.step(schedule.at(step));
     if (step % 20 == 19) share = copied(*model, unseen);
   }
-  EXPECT_GE(share, 0.99);
+  EXPECT_EQ(share, 1.0);
 }
 
 }  // namespace
