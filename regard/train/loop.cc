@@ -117,12 +117,14 @@ class Training {
     const std::optional<Validation> found = task_.validate(step_);
     if (!found) return;
     const std::optional<double> value = value_of(*found, recipe_.best);
-    const bool best =
-        value && std::isfinite(*value) && (!outcome_.best || better(recipe_.best, *value, *outcome_.best));
+    const bool best = value && std::isfinite(*value) &&
+                      (!outcome_.best || better(recipe_.best, *value, *outcome_.best) ||
+                       (*value == *outcome_.best && found->loss < best_loss_));
     if (value) since_best_ = best ? 0 : since_best_ + 1;
     if (best) {
       outcome_.best = value;
       outcome_.best_step = step_;
+      best_loss_ = found->loss;
       task_.save(folder_);
     }
     log.validation(step_, *found, best);
@@ -159,6 +161,7 @@ class Training {
     if (outcome_.best) {
       checkpoint.state["best"] = exact(*outcome_.best);
       checkpoint.state["best_step"] = std::to_string(outcome_.best_step);
+      checkpoint.state["best_loss"] = exact(best_loss_);
     } else {
       task_.save(folder_);  // nothing says which is best: the last
     }
@@ -191,6 +194,7 @@ class Training {
     if (checkpoint.state.count("best") > 0) {
       outcome_.best = number(checkpoint, "best", path);
       outcome_.best_step = whole_number(checkpoint, "best_step", path);
+      best_loss_ = number(checkpoint, "best_loss", path);
     }
   }
 
@@ -202,6 +206,7 @@ class Training {
   Optimizer optimizer_;
   int64_t step_ = 0;
   int64_t since_best_ = 0;  // validations
+  double best_loss_ = 0;    // what decides between validations that are as good by recipe.train.best
   std::string alarm_;       // the last one
   Outcome outcome_;
 };

@@ -95,7 +95,7 @@ train = "text.txt"
 [model]
 layers = 1
 width = 32
-heads = 2
+heads = 8
 [train]
 length = 32
 batch = 4

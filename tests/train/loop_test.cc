@@ -167,9 +167,10 @@ TEST_F(Loop, DamagedNumbersOfACheckpointAreRefused) {
   train(task, how, folder_ / "run");
   const auto path = checkpoint_path(folder_ / "run", 4);
   const Checkpoint good = read_checkpoint(path);
-  for (const char* key : {"since_best", "best", "best_step"}) {
+  for (const char* key : {"since_best", "best", "best_step", "best_loss"}) {
     for (const char* value : {"", "x", "1x", " 1", "-1-", "99999999999999999999"}) {
-      if (std::string(key) == "best" && std::string(value).starts_with("9")) continue;  // a number
+      const bool whole = std::string(key) == "since_best" || std::string(key) == "best_step";
+      if (!whole && std::string(value).starts_with("9")) continue;  // a number
       Checkpoint damaged = good;
       damaged.state[key] = value;
       write_checkpoint(path, damaged);
@@ -206,6 +207,32 @@ TEST_F(Loop, PatienceEndsWhatDoesNotImprove) {
   EXPECT_EQ(outcome.ending, Ending::out_of_patience);
   EXPECT_EQ(outcome.best_step, 2);
   EXPECT_EQ(outcome.step, 8);
+}
+
+TEST_F(Loop, OfEquallyGoodValidationsTheOneOfTheLowerLossIsTheBest) {
+  io::write_all(folder_ / "copy.toml", R"(
+[data]
+task = "copy"
+length = 8
+texts = 200
+valid_texts = 5
+[model]
+layers = 1
+width = 16
+heads = 2
+[train]
+steps = 6
+length = 32
+batch = 4
+rate = 1e-3
+schedule = "constant"
+validate_every = 2
+)");
+  const Recipe how = read_recipe(folder_ / "copy.toml");
+  LanguageModel task(how);
+  const Outcome outcome = train(task, how, folder_ / "copy");
+  EXPECT_EQ(outcome.best, 0.0);  // no text is right yet
+  EXPECT_EQ(outcome.best_step, 6);
 }
 
 }  // namespace
