@@ -53,6 +53,51 @@ TEST(TorchTranslator, EqualsOursWithEqualNumbers) {
   }
 }
 
+struct Dropped {
+  double loss = 0, variance = 0;  // of the loss
+  double gradient = 0;            // mean of its squared norm
+};
+
+Dropped over_passes(model::Translator& model, const std::vector<at::Tensor>& parameters, int64_t vocabulary) {
+  constexpr int64_t kPasses = 800;
+  const model::Source source = model::testing::padded_source(vocabulary);
+  const at::Tensor target = model::testing::some_target(vocabulary);
+  Dropped sum;
+  for (int64_t pass = 0; pass < kPasses; ++pass) {
+    layer::Context context;
+    context.training = true;
+    context.dropout_seed = static_cast<uint64_t>(pass);
+    const at::Tensor loss = at::cross_entropy_loss(
+        model.logits(model.hidden(source, target, context)).flatten(0, 1), target.flatten());
+    for (const at::Tensor& parameter : parameters) parameter.mutable_grad() = at::Tensor();
+    loss.backward();
+    for (const at::Tensor& parameter : parameters)
+      sum.gradient += parameter.grad().square().sum().item<double>();
+    const auto value = loss.item<double>();
+    sum.loss += value;
+    sum.variance += value * value;
+  }
+  const double mean = sum.loss / kPasses;
+  return {mean, sum.variance / kPasses - mean * mean, sum.gradient / kPasses};
+}
+
+// Each draws masks of its own: alike in the mean and in how far they spread.
+TEST(TorchTranslator, DropsAsMuchAsOurs) {
+  auto config = small(true, layer::Activation::relu);
+  config.dropout = config.attention_dropout = 0.4;
+  const model::testing::RandomWeights begin(1);
+  const auto ours = model::make_transformer_translator(config, begin);
+  TorchTranslator peer(config, model::testing::RandomWeights(2));
+  peer.begin_as(parameters_of(begin));
+  std::vector<at::Tensor> parameters;
+  for (const auto& named : parameters_of(begin)) parameters.push_back(named.value.requires_grad_());
+  const Dropped found = over_passes(*ours, parameters, config.vocabulary);
+  const Dropped expected = over_passes(peer, peer.parameters(), config.vocabulary);
+  EXPECT_NEAR(found.loss, expected.loss, 0.03);
+  EXPECT_NEAR(found.variance / expected.variance, 1, 0.2);
+  EXPECT_NEAR(found.gradient / expected.gradient, 1, 0.1);
+}
+
 TEST(TorchTranslator, DecodesAsItReads) {
   const auto config = small(true, layer::Activation::relu);
   TorchTranslator model(config, model::testing::RandomWeights(3));
