@@ -13,14 +13,14 @@
 #include "regard/layer/context.h"
 #include "regard/train/model_folder.h"
 #include "regard/train/shuffle.h"
+#include "regard/train/training_context.h"
 
 namespace regard::train {
 namespace {
 
 constexpr int64_t kWatched = 8;   // pictures that heads are watched on
 constexpr int64_t kTested = 256;  // pictures of one pass without gradients
-// Streams of a seed, far from those of the epochs.
-constexpr uint64_t kDropoutStream = uint64_t{1} << 62;
+// Of a seed, far from the streams of the epochs and of dropout.
 constexpr uint64_t kPictureStream = uint64_t{1} << 61;
 
 int64_t count_of(const LabelledImages& images) {
@@ -133,10 +133,7 @@ at::Tensor Classification::pictures(int64_t pass) const {
 }
 
 at::Tensor Classification::loss(int64_t pass) {
-  layer::Context context;
-  context.training = true;
-  context.checkpoint_layers = train_.checkpoint_layers;
-  context.dropout_seed = generator_of(train_.seed, kDropoutStream + static_cast<uint64_t>(pass))();
+  layer::Context context = training_context(train_, kDropoutStream + static_cast<uint64_t>(pass));
   return at::cross_entropy_loss(model_->logits(model_->states(pictures(pass), context).back()),
                                 labels_of(images_, numbers(pass)), {}, at::Reduction::Mean, -100,
                                 train_.label_smoothing);

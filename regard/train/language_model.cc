@@ -24,7 +24,7 @@
 #include "regard/train/decoder_config.h"
 #include "regard/train/generated_task.h"
 #include "regard/train/model_folder.h"
-#include "regard/train/shuffle.h"
+#include "regard/train/training_context.h"
 
 namespace regard::train {
 namespace {
@@ -145,10 +145,7 @@ at::Tensor LanguageModel::loss(int64_t pass) {
   const TokenBatch batch = stream_->at(pass);
   layer::LossTerms terms{
       .balance = recipe_.model.experts > 0 ? train_.balance : 0.0, .diversity = train_.diversity, .sum = {}};
-  layer::Context context;
-  context.training = true;
-  context.checkpoint_layers = train_.checkpoint_layers;
-  context.dropout_seed = generator_of(train_.seed, static_cast<uint64_t>(pass))();
+  layer::Context context = training_context(train_, static_cast<uint64_t>(pass));
   if (terms.balance != 0 || terms.diversity != 0) context.terms = &terms;
   const at::Tensor loss =
       cross_entropy(model_->hidden(input_of(batch), context), batch.next, true, train_.label_smoothing);
@@ -156,6 +153,7 @@ at::Tensor LanguageModel::loss(int64_t pass) {
 }
 
 int64_t LanguageModel::tokens(int64_t pass) {
+  if (recipe_.data.documents.empty() && !recipe_.data.task) return train_.batch * train_.length;
   return stream_->at(pass).next.ne(kNothing).sum().item<int64_t>();
 }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <stdexcept>
 #include <utility>
+#include <vector>
 
 #include "regard/io/atomic_file.h"
 #include "regard/train/checkpoint.h"
@@ -65,15 +66,16 @@ class Training {
     optimizer_.zero_gradients();
     StepReport report{.step = step_ + 1, .steps = recipe_.steps};
     const int64_t first = step_ * recipe_.accumulate;
-    for (int64_t i = 0; i < recipe_.accumulate; ++i) report.tokens += task_.tokens(first + i);
-    for (int64_t pass = first; pass < first + recipe_.accumulate; ++pass) {
-      const at::Tensor loss = task_.loss(pass);
+    std::vector<int64_t> tokens;
+    for (int64_t i = 0; i < recipe_.accumulate; ++i)
+      report.tokens += tokens.emplace_back(task_.tokens(first + i));
+    for (int64_t i = 0; i < recipe_.accumulate; ++i) {
+      const at::Tensor loss = task_.loss(first + i);
       const auto value = loss.item<double>();
-      if (!std::isfinite(value)) refuse(pass, pass + 1);
+      if (!std::isfinite(value)) refuse(first + i, first + i + 1);
       // Each token counts alike: passes together are as one pass over all their texts.
-      const double share = recipe_.accumulate == 1
-                               ? 1.0
-                               : static_cast<double>(task_.tokens(pass)) / static_cast<double>(report.tokens);
+      const double share =
+          static_cast<double>(tokens[static_cast<size_t>(i)]) / static_cast<double>(report.tokens);
       report.loss += value * share;
       (share == 1 ? loss : loss * share).backward();
     }

@@ -18,15 +18,13 @@
 #include "regard/text/load.h"
 #include "regard/train/checkpoint.h"
 #include "regard/train/model_folder.h"
-#include "regard/train/shuffle.h"
 #include "regard/train/smoothed_loss.h"
+#include "regard/train/training_context.h"
 #include "regard/train/translation_score.h"
 
 namespace regard::train {
 namespace {
 
-// Streams of a seed, far from those of the batches (parallel_text.cc counts passes from 0).
-constexpr uint64_t kDropoutStream = uint64_t{1} << 62;
 constexpr uint64_t kTrainTexts = 0;
 constexpr uint64_t kValidTexts = 1;
 constexpr int64_t kWatched = 8;  // texts that heads are watched on
@@ -150,11 +148,8 @@ Translation::Predicted Translation::predict(const PairBatch& batch, layer::Conte
 
 at::Tensor Translation::loss(int64_t pass) {
   layer::LossTerms terms{.diversity = train_.diversity, .sum = {}};
-  layer::Context context;
+  layer::Context context = training_context(train_, kDropoutStream + static_cast<uint64_t>(pass));
   if (terms.diversity != 0) context.terms = &terms;
-  context.training = true;
-  context.checkpoint_layers = train_.checkpoint_layers;
-  context.dropout_seed = generator_of(train_.seed, kDropoutStream + static_cast<uint64_t>(pass))();
   const Predicted found = predict(batches_->at(pass), context);
   const at::Tensor loss =
       smoothed_loss(found.logits, found.targets, train_.label_smoothing, train_.smoothing, text::kPadId);
